@@ -1,0 +1,71 @@
+# Everything runs in .venv, which is made on first use and brought up to date when a requirements file changes.
+# PYTHON=/path/to/python3 names the interpreter that .venv is made from.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
+QUICK := -m "not real_agent and not slow"
+# More arguments for pytest: make test T="-k restore -x"
+T ?=
+FUZZ_SECONDS ?= 300
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format types bench fuzz docs venv agents lock clean
+
+help:            ## this list
+	@sed -n 's/^\([a-z-]*\): .*## */  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: venv       ## kill a bundled agent and its runtime in mid turn, and watch the session come back
+	@$(VENV)/bin/outlast demo
+
+test: venv       ## the tests that need nothing but the locked wheels
+	$(PY) -m pytest $(QUICK) $(T)
+
+test-all: venv agents  ## every test, also with real agents and every kill point
+	$(PY) -m pytest $(T)
+
+lint: venv       ## style, formatting, import boundaries
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(VENV)/bin/lint-imports --no-cache
+
+format: venv     ## put the code into the house format
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+types: venv      ## strict types, over the package and its tests
+	$(PY) -m mypy
+
+bench: venv      ## the figures of this machine
+	$(VENV)/bin/outlast bench
+
+docs: venv       ## the pictures that the pages show
+	$(PY) docs/make_ladder.py
+
+venv: $(VENV)/.package         ## .venv with the locked requirements and the package itself
+
+agents: $(VENV)/.agents        ## the real agents that test-all drives
+
+# Locking is the only thing here that needs uv; it lives apart from .venv so that nothing else can come to lean on it.
+lock:            ## resolve requirements/*.txt anew
+	scripts/lock
+
+clean:           ## remove what the other targets made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/.made:
+	scripts/make-venv $(VENV)
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt | $(VENV)/.made
+	$(PIP) install --quiet --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.package: pyproject.toml $(VENV)/.dev
+	$(PIP) install --quiet --no-index --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.agents: requirements/agents.txt | $(VENV)/.package
+	$(PIP) install --quiet --require-hashes -r $<
+	@touch $@
