@@ -7,7 +7,7 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input
 QUICK := -m "not real_agent and not slow"
 # More arguments for pytest: make test T="-k restore -x"
 T ?=
-FUZZ_SECONDS ?= 300
+FUZZ_EXAMPLES ?= 20000
 export PYTHON
 
 .DEFAULT_GOAL := help
@@ -34,11 +34,15 @@ format: venv     ## put the code into the house format
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-types: venv      ## strict types, over the package and its tests
+types: venv $(VENV)/.types  ## strict types, over the package and its tests, and a complete public surface
 	$(PY) -m mypy
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m pyright --verifytypes outlast --ignoreexternal
 
 bench: venv      ## the figures of this machine
 	$(VENV)/bin/outlast bench
+
+fuzz: venv       ## the property tests, with many more examples (FUZZ_EXAMPLES)
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest -m hypothesis --hypothesis-profile=fuzz --timeout=0 $(T)
 
 docs: venv       ## the pictures that the pages show
 	$(PY) docs/make_ladder.py
@@ -66,6 +70,6 @@ $(VENV)/.package: pyproject.toml $(VENV)/.dev
 	$(PIP) install --quiet --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.agents: requirements/agents.txt | $(VENV)/.package
+$(VENV)/.agents $(VENV)/.types: $(VENV)/.%: requirements/%.txt | $(VENV)/.package
 	$(PIP) install --quiet --require-hashes -r $<
 	@touch $@
