@@ -1,0 +1,311 @@
+"""What an agent adapter is: configuration, a way to launch, and a pure fold over the spool.
+
+The shim's spool holds both directions in one order. An adapter folds it: its state changes only by
+reading frames, so that a live agent and one found after a restart run the same code. The session turns
+events into records and asks `next` for the next line only when the records of all that was folded are
+durable. No adapter touches the journal, a clock or a file while folding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from outlast.records.types import Choice, Content
+
+# --- launching ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchContext:
+    """What an adapter may use for a launch. `environ` is the runtime's environment: only names that the
+    agent's configuration lets through, beside the safe default list, may reach the agent."""
+
+    session: str
+    loop: str
+    workspace: str
+    environ: Mapping[str, str]
+    provider_session: str | None
+    """The provider's session id to resume, None for a new one."""
+    confirmed: bool
+    """Whether the agent ever acknowledged a finished turn on `provider_session`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    input_limit: int = 64 * 1024 * 1024
+    """Bytes of one input line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the program can do; checked before it is asked to."""
+
+    resume: bool = False
+    steer: bool = False
+    choose_id: bool = False
+    message_key: bool = False
+    many_turns: bool = False
+    """One process serves many turns; else a process is one turn."""
+
+
+# --- what the session wants --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    turn: str
+    attempt: int
+    request_id: str
+    content: tuple[Content, ...]
+    continues: bool = False
+    """Go on from where the agent's own transcript ends (on_interrupt = continue)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    gate: str
+    """The agent's own name of the gate, as `GateRequested.gate` gave it."""
+    payload: bytes
+    choice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that the session wants of the agent now; the fold knows what of it is already written."""
+
+    prompt: Prompt | None = None
+    steer: tuple[Prompt, ...] = ()
+    answers: tuple[GateAnswer, ...] = ()
+    cancel: bool = False
+    close: bool = False
+    """No more input will come: say goodbye or close stdin."""
+    session_durable: bool = False
+    """The observed provider session id is in the journal; before that no prompt may be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputLine:
+    """One line for the agent's stdin, newline included. `carries` is the request id of the prompt in it:
+    it is reserved in the journal before it is written."""
+
+    line: bytes
+    carries: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStdin:
+    pass
+
+
+# --- what the agent did ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionObserved:
+    provider_session: str
+    source: Literal["chosen", "observed", "resumed", "forked"] = "observed"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfirmed:
+    provider_session: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """The provider cannot resume `provider_session`, or resumed another one."""
+
+    provider_session: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The agent's own record holds the prompt with this key."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A whole message, or the next piece of one when `more`."""
+
+    role: Literal["assistant", "thought", "plan"]
+    text: str
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Text that is still being written; shown live, never stored."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    call: str
+    name: str
+    status: Literal["started", "completed", "failed"]
+    input: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GateRequested:
+    gate: str
+    """The agent's own name for it; unique within the generation."""
+    kind: Literal["permission", "question"]
+    question: str
+    choices: tuple[Choice, ...]
+    payload: bytes = b""
+    """What `next` needs to answer it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateClosed:
+    """The agent waits for this gate no more (cancelled by itself)."""
+
+    gate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Output that is not of the protocol: kept (bounded) and counted."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a turn failed, in the words of the taxonomy (`agents.failure`)."""
+
+    code: str
+    message: str
+    signal: int | None = None
+    exit_status: int | None = None
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The agent's own terminal of `turn`: done with `stop_reason`, or failed. `cancelled` when it ended
+    because it was asked to."""
+
+    turn: str
+    stop_reason: str = "end_turn"
+    failure: Failure | None = None
+    cancelled: bool = False
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+
+AgentEvent = (
+    SessionObserved
+    | SessionConfirmed
+    | SessionLost
+    | Landed
+    | Message
+    | Delta
+    | ToolCall
+    | GateRequested
+    | GateClosed
+    | Usage
+    | Raw
+    | TurnEnded
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExitInfo:
+    """How the agent's process ended, as the shim or guard recorded it."""
+
+    status: int | None
+    signal: int | None
+    oom: bool = False
+    verified: bool = True
+    """The whole tree is proven gone."""
+
+
+class Fold(Protocol):
+    """The pure fold of one generation. Deterministic: the same frames give the same state and events.
+
+    A line from the agent comes whole, without its newline, invalid UTF-8 already replaced; a line over
+    the adapter's `line_limit` comes to `apply_long` as its first bytes and its length.
+    """
+
+    last_input: int
+    """Seq of the last input frame folded; the next line's seq is one more."""
+    turn: str | None
+    """The turn that the agent is working on, as the frames show it."""
+    open_calls: int
+    """Tool calls that have started and not ended: the idle clock stands still while there are any."""
+    ending: bool
+    """The agent has said all that it will say (done, error, end of stdout): its process may be ended."""
+
+    def apply_in(self, line: bytes, seq: int) -> list[AgentEvent]: ...
+
+    def apply_out(self, line: bytes) -> list[AgentEvent]: ...
+
+    def apply_long(self, head: bytes, size: int) -> list[AgentEvent]: ...
+
+    def apply_eof(self) -> list[AgentEvent]:
+        """The agent closed its stdout."""
+        ...
+
+    def apply_stdin_closed(self, seq: int) -> list[AgentEvent]: ...
+
+    def apply_exit(self, exit: ExitInfo) -> list[AgentEvent]: ...
+
+    def next(self, wanted: Wanted) -> InputLine | CloseStdin | None:
+        """The next line to write, if any; asked again after it has been folded."""
+        ...
+
+    def dump(self) -> bytes:
+        """The folded state, bounded; `Agent.fold(context, dump)` goes on from it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FoldContext:
+    session: str
+    loop: str
+    workspace: str
+    provider_session: str | None
+    confirmed: bool
+
+
+class Agent(Protocol):
+    """Configuration of one foreign agent: a frozen dataclass of plain values."""
+
+    kind: str
+    adapter: str
+    """Name and version of the adapter, for the manifest."""
+    model: str | None
+    capabilities: Capabilities
+    line_limit: int
+    idle_timeout: float | None
+    total_timeout: float | None
+    on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"]
+    after_failure: Literal["continue", "hold", "withdraw"]
+    idle_park: float | None
+    orphan_grace: float | None
+
+    def launch(self, context: LaunchContext) -> LaunchSpec:
+        """Raises AgentError when the program is not there."""
+        ...
+
+    def fold(self, context: FoldContext, state: bytes | None = None) -> Fold: ...
+
+    def versions(self) -> Mapping[str, str]:
+        """Of the program and the adapter, for the manifest; reads nothing that costs over a millisecond."""
+        ...

@@ -1,0 +1,280 @@
+"""Every exception that outlast raises.
+
+OutlastError
+├── UsageError                    the call or command line is wrong (exit 2)
+│   ├── ConfigError               a configuration file or environment variable is wrong
+│   ├── InputError                text that cannot be stored faithfully
+│   ├── PlatformError             this system or filesystem cannot carry the promise
+│   └── ForkedError               a Runtime used in a forked child
+├── NotFoundError                 exit 3
+│   ├── SessionNotFoundError      also a KeyError
+│   ├── TurnNotFoundError
+│   ├── GateNotFoundError
+│   └── AgentNotFoundError
+├── OwnershipError                somebody else owns it (exit 4)
+│   ├── LeaseHeldError            names the holder
+│   ├── LeaseLostError            this process owned it and does so no more
+│   ├── RequestCollisionError     one request id, two bodies
+│   ├── BusyError                 `when_busy="reject"` and a turn was running
+│   └── AmbiguousIdError          a prefix that fits several sessions
+├── StoreError                    definitely not stored
+│   ├── ConflictError             the journal's tip was another one
+│   ├── FencedError               a higher epoch has written
+│   ├── AmbiguousAppendError      stored or not, nobody knows yet
+│   ├── StoreBusyError            the database stayed locked past the deadline
+│   ├── StoreFullError            no space, or the filesystem is read-only
+│   └── SchemaError               the store was made by a newer outlast, or is not a store
+├── RecordError
+│   ├── InvalidRecordError        bytes that are not the record they claim to be
+│   └── UnsupportedRecordError    a type or version that this outlast does not read
+├── IntegrityError                the journal, a blob or the witness contradicts itself (exit 5)
+├── RestoreError                  kind: lease replay probe append loop agent materialize cancelled
+│   └── RestoreDiscoveryError     the journal lacks what every session has
+├── AgentError                    the agent cannot be started or spoken to
+└── TurnError                     raised by `Outcome.raise_for_failure()`
+    ├── TurnFailedError
+    ├── TurnInterruptedError
+    ├── TurnCancelledError        exit 130
+    └── TurnParkedError
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+
+def _code_of(name: str) -> str:
+    bare = name.removesuffix("Error") or name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare).lower()
+
+
+class OutlastError(Exception):
+    """The base of the family.
+
+    `message` says what happened and why, `hint` what to do about it. `code` is the class name in
+    snake case without `Error`; `exit_code` is what the command line exits with. No instance carries
+    credentials, provider messages or file contents.
+    """
+
+    code: ClassVar[str] = "outlast"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None, session_id: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.session_id = session_id
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.code = _code_of(cls.__name__)
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}. {self.hint}"
+
+
+class UsageError(OutlastError):
+    """The call or the command line is wrong; nothing was changed."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A configuration file, URL or environment variable is wrong."""
+
+
+class InputError(UsageError):
+    """Text that cannot be stored and given to an agent unchanged (a lone surrogate)."""
+
+
+class PlatformError(UsageError):
+    """This operating system or filesystem cannot carry outlast's promise."""
+
+
+class ForkedError(UsageError):
+    """A Runtime was used in a forked child; ownership is never inherited by a fork."""
+
+
+class NotFoundError(OutlastError):
+    """What was named does not exist."""
+
+    exit_code = 3
+
+
+class SessionNotFoundError(NotFoundError, KeyError):
+    """No session has this id or label."""
+
+    __str__ = OutlastError.__str__
+
+
+class TurnNotFoundError(NotFoundError):
+    """The session has no turn with this id, or none that the command applies to."""
+
+
+class GateNotFoundError(NotFoundError):
+    """The session never had a gate with this id."""
+
+
+class AgentNotFoundError(NotFoundError):
+    """No agent of this name is configured or installed."""
+
+
+class OwnershipError(OutlastError):
+    """Somebody else owns it."""
+
+    exit_code = 4
+
+
+class LeaseHeldError(OwnershipError):
+    """A living process owns the session. `holder` describes it for people, `epoch` is its lease's."""
+
+    def __init__(
+        self, message: str, *, holder: str, epoch: int, hint: str | None = None, session_id: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, session_id=session_id)
+        self.holder = holder
+        self.epoch = epoch
+
+
+class LeaseLostError(OwnershipError):
+    """This process owned the session and does so no more."""
+
+
+class RequestCollisionError(OwnershipError):
+    """A request id was used again with another body."""
+
+
+class BusyError(OwnershipError):
+    """The input was given with `when_busy="reject"` and a turn was running."""
+
+
+class AmbiguousIdError(OwnershipError):
+    """A prefix that fits more than one session."""
+
+    exit_code = 2
+
+
+class StoreError(OutlastError):
+    """The store refused or failed: what was asked is definitely not stored."""
+
+
+class ConflictError(StoreError):
+    """The tip was not the expected one; `tip` is the sequence number found."""
+
+    def __init__(self, message: str, *, tip: int, session_id: str | None = None) -> None:
+        super().__init__(message, session_id=session_id)
+        self.tip = tip
+
+
+class FencedError(StoreError):
+    """The lease is not (or no longer) the one in force; `epoch` is the highest known."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, epoch: int, session_id: str | None = None) -> None:
+        super().__init__(message, session_id=session_id)
+        self.epoch = epoch
+
+
+class AmbiguousAppendError(StoreError):
+    """Stored or not, nobody knows yet; only appending the same batch again can tell."""
+
+
+class StoreBusyError(StoreError):
+    """The database stayed locked past the deadline; names the process that holds it where known."""
+
+    exit_code = 4
+
+
+class StoreFullError(StoreError):
+    """No space left, or the filesystem is read-only; works again once that is mended."""
+
+
+class SchemaError(StoreError):
+    """The file is not an outlast store, or a newer outlast made it; it was not touched."""
+
+    exit_code = 5
+
+
+class RecordError(OutlastError):
+    """A record cannot be used."""
+
+    exit_code = 5
+
+
+class InvalidRecordError(RecordError):
+    """Bytes that are not the record they claim to be."""
+
+
+class UnsupportedRecordError(RecordError):
+    """A record type or version that this outlast does not read."""
+
+
+class IntegrityError(OutlastError):
+    """The journal, a blob or the head witness contradicts itself at `seq`, for `reason`."""
+
+    exit_code = 5
+
+    def __init__(
+        self, message: str, *, seq: int, reason: str, hint: str | None = None, session_id: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, session_id=session_id)
+        self.seq = seq
+        self.reason = reason
+
+
+class RestoreError(OutlastError):
+    """A restore failed and was rolled back. `kind` is one of lease, replay, probe, append, loop,
+    agent, materialize, cancelled; `phase` names the phase that failed."""
+
+    def __init__(
+        self, message: str, *, kind: str, phase: str, hint: str | None = None, session_id: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, session_id=session_id)
+        self.kind = kind
+        self.phase = phase
+
+
+class RestoreDiscoveryError(RestoreError):
+    """The journal lacks a record that every session begins with; `missing` names it."""
+
+    def __init__(self, session_id: str, missing: str) -> None:
+        super().__init__(
+            f"the journal of session {session_id} has no {missing}",
+            kind="replay",
+            phase="discover",
+            session_id=session_id,
+            hint="`outlast verify` shows what is there",
+        )
+        self.missing = missing
+
+
+class AgentError(OutlastError):
+    """The agent cannot be started or spoken to."""
+
+
+class TurnError(OutlastError):
+    """A turn did not end as done; raised by `Outcome.raise_for_failure()`. `turn` is its id."""
+
+    def __init__(self, message: str, *, turn: str, hint: str | None = None, session_id: str | None = None) -> None:
+        super().__init__(message, hint=hint, session_id=session_id)
+        self.turn = turn
+
+
+class TurnFailedError(TurnError):
+    """The agent failed; the receipt says how."""
+
+
+class TurnInterruptedError(TurnError):
+    """A crash or a close cut the turn off."""
+
+
+class TurnCancelledError(TurnError):
+    """A person cancelled the turn."""
+
+    exit_code = 130
+
+
+class TurnParkedError(TurnError):
+    """The turn waits for `outlast retry` or `outlast skip`."""

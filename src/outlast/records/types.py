@@ -1,0 +1,347 @@
+"""What the journal can hold: one frozen Struct per record type, as records.md describes them.
+
+A type arrives with its first writer. Fields with defaults are left out of the stored JSON when they
+hold the default.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+OnInterrupt = Literal["skip", "continue", "retry", "hold", "ask"]
+WhenBusy = Literal["queue", "steer", "reject"]
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The base of all bodies. `VERSION` is the version that this outlast writes; `PUBLIC` says whether
+    the record is shown outside (a property of the type)."""
+
+    VERSION: ClassVar[int] = 1
+    PUBLIC: ClassVar[bool] = True
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of a structure inside a body; not a record."""
+
+
+# --- ownership ---------------------------------------------------------------------------------
+
+
+class Fence(Body):
+    """First record of each owner."""
+
+    epoch: int
+    holder: str
+    previous_epoch: int = 0
+
+
+# --- session -----------------------------------------------------------------------------------
+
+
+class Manifest(Part):
+    """Schema 1: what the session runs under. Drift over it arrives later."""
+
+    schema: int = 1
+    agent: str
+    agent_kind: str
+    adapter: str
+    model: str | None = None
+    workspace: str
+    versions: dict[str, str] = {}
+
+
+class SessionStarted(Body):
+    lineage: str
+    manifest: Manifest
+    fingerprint: str
+    title: str
+    workspace: str
+    labels: dict[str, str] = {}
+
+
+class SessionStopped(Body):
+    reason: str
+
+
+# --- restore -----------------------------------------------------------------------------------
+
+
+class PlannedTurn(Part):
+    """How a restore closes one open turn, and the evidence."""
+
+    turn: str
+    loop: str
+    action: Literal["attach", "settle", "return", "interrupt"]
+    then: Literal["none", "retry", "continue", "hold", "ask", "quarantine"] = "none"
+    evidence: str
+    seq: int = 0
+    """The record that is the evidence, 0 where a fact outside the journal is."""
+
+
+class RestoreStarted(Body):
+    """First mutation of a restore, in one batch with its fence."""
+
+    from_seq: int
+    facts: list[str] = []
+    turns: list[PlannedTurn] = []
+
+
+class RestoreDone(Body):
+    """The commit point."""
+
+    took_ms: int
+    actions: list[str] = []
+
+
+class RestoreErrored(Body):
+    kind: str
+    message: str
+
+
+# --- loops -------------------------------------------------------------------------------------
+
+
+class LoopStarted(Body):
+    loop: str
+    name: str
+    agent: str
+    agent_kind: str
+    parent: str | None = None
+    spawned_by: str | None = None
+
+
+class LoopChanged(Body):
+    state: Literal["active", "held"]
+    reason: str = ""
+
+
+class AgentSessionChanged(Body):
+    provider: str
+    provider_session: str
+    state: Literal["bound", "confirmed", "lost", "reseeded"]
+    source: Literal["chosen", "observed", "resumed", "forked"]
+    reason: str = ""
+
+
+# --- input and turns ---------------------------------------------------------------------------
+
+
+class Content(Part):
+    """One block of an input. Only text so far."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class InputAccepted(Body):
+    request_id: str
+    content: list[Content]
+    on_interrupt: OnInterrupt | None = None
+
+
+class InputReturned(Body):
+    """Back to its place in the queue: proven never sent."""
+
+    request_id: str
+    evidence: str
+
+
+class InputJoined(Body):
+    """Landed in the running turn (the record's `turn`)."""
+
+    request_id: str
+
+
+class InputCancelled(Body):
+    request_id: str
+    reason: Literal["busy", "cancelled", "closed", "withdrawn"]
+
+
+class CommandSettled(Body):
+    """A command that has no record of its own has had its effect, or came too late."""
+
+    request_id: str
+    command: str
+    outcome: Literal["done", "too_late", "refused"]
+    detail: str = ""
+
+
+class TurnStarted(Body):
+    """Turn id = the input's id, in the envelope."""
+
+    index: int
+    request_id: str
+    config_epoch: int = 1
+    settings: dict[str, str] = {}
+
+
+class Process(Part):
+    role: Literal["guard", "shim"]
+    pid: int
+    start_ticks: int
+    pid_ns: int = 0
+
+
+class TurnAttemptStarted(Body):
+    """Appended when the idle shim holds its lock, before START; for a turn given to an agent that lives
+    already, before its first INPUT."""
+
+    attempt: int
+    folder: str
+    generation: str
+    machine: str
+    boot_id: str
+    processes: list[Process] = []
+
+
+class InputReserved(Body):
+    """The next line to the agent's stdin carries the turn's input: `seq` is the input frame it will be."""
+
+    generation: str
+    seq: int
+    key: str
+    digest: str
+
+
+class TurnAttached(Body):
+    """A later owner goes on with a living agent; the turn was never interrupted."""
+
+    attempt: int
+    generation: str
+    spool_offset: int
+
+
+class AgentEventRecorded(Body):
+    """Merged output of the agent, 64 KiB of text at most. Messages merged into one record are separated
+    by a newline; `more` says that the text goes on in the next record without one."""
+
+    kind: Literal["message", "thought", "plan", "usage", "raw"]
+    text: str = ""
+    more: bool = False
+    count: int = 1
+    """How many events of the agent this record stands for."""
+    dropped: int = 0
+    """Bytes that were counted but not kept (raw output past its cap)."""
+    usage: dict[str, int] = {}
+
+
+class CallObserved(Body):
+    """A foreign agent's own tool call: evidence, not control. Input and output are bounded."""
+
+    call: str
+    name: str
+    status: Literal["started", "completed", "failed"]
+    input: str = ""
+    output: str = ""
+
+
+class AgentStateFolded(Body):
+    """The adapter's folded state; a later owner's fold starts here and the spool below may be trimmed."""
+
+    PUBLIC: ClassVar[bool] = False
+
+    generation: str
+    offset: int
+    state: bytes
+
+
+class TurnDone(Body):
+    stop_reason: str
+    usage: dict[str, int] = {}
+
+
+class HostRecovery(Part):
+    schema_version: str = "outlast_turn_host_recovery_v1"
+    kind: str = "resume_session"
+
+
+class ReceiptError(Part):
+    code: str
+    message: str
+    signal: int | None = None
+    exit_status: int | None = None
+    retry_after: float | None = None
+    """Seconds."""
+
+
+class Receipt(Part):
+    """The typed outcome of one failed attempt."""
+
+    attempt: int
+    completed_phases: list[str]
+    failed_phase: str
+    error: ReceiptError
+    host_recovery: HostRecovery | None = None
+
+
+class TurnFailed(Body):
+    receipt: Receipt
+
+
+class TurnInterrupted(Body):
+    index: int
+    reason: Literal["crash", "cancelled", "closed", "killed"]
+    evidence: str = ""
+
+
+class TurnParked(Body):
+    reason: Literal["quarantined", "held"]
+    detail: str = ""
+
+
+class TurnRetried(Body):
+    """Reopens the same turn id."""
+
+    by: str
+    mode: Literal["again", "continue"]
+
+
+class ReplyInterrupted(Body):
+    """What had arrived of a reply that was cut off."""
+
+    text: str
+
+
+# --- gates -------------------------------------------------------------------------------------
+
+
+class Choice(Part):
+    id: str
+    label: str
+    kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"] | None = None
+
+
+class GatePrepared(Body):
+    """What the agent needs to hear an answer; never leaves."""
+
+    PUBLIC: ClassVar[bool] = False
+
+    gate: str
+    generation: str
+    payload: bytes
+
+
+class GateOpened(Body):
+    gate: str
+    kind: Literal["permission", "question"]
+    question: str
+    choices: list[Choice]
+    restorable: bool = True
+    resolver: Literal["agent", "runtime"] = "agent"
+    requested_by: str = ""
+
+
+class GateResolved(Body):
+    gate: str
+    reason: Literal["answered", "policy", "abandoned", "expired", "restore_unavailable"]
+    answer: str | None = None
+    by: str | None = None
+
+
+class BlobRef(Part):
+    """Stands in the place of a body over 256 KiB."""
+
+    digest: str
+    size: int

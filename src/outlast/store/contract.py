@@ -1,0 +1,256 @@
+"""What a store is: ledger, leases, inbox, blobs, catalog behind one address.
+
+Guarantee for every store: no record of epoch e is stored after a `Fence` of a higher epoch. An
+acknowledgement is durable as docs/durability.md says for the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+Scope = Literal["machine", "cluster"]
+
+
+class Row(NamedTuple):
+    """One stored record: the envelope of records.md as the bytes and integers that are stored."""
+
+    seq: int
+    epoch: int
+    id: bytes
+    """16 bytes of a UUID."""
+    at: int
+    """UTC, microseconds."""
+    type: str
+    v: int
+    loop: str | None
+    turn: str | None
+    cause: str | None
+    actor: str | None
+    cursor: bytes | None
+    body: bytes
+    chain: bytes
+    """First 16 bytes of SHA-256 over the previous chain and every other stored byte."""
+
+
+class Tip(NamedTuple):
+    """The end of a journal: (0, 0, b"") where it is empty."""
+
+    seq: int
+    epoch: int
+    chain: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A living owner of a lease."""
+
+    incarnation: str
+    epoch: int
+    pid: int | None
+    label: str
+    """For people: host, pid and command."""
+
+
+class Lease(Protocol):
+    """Ownership of one name. `lost` is set the moment this process learns that it owns it no more;
+    the first refusal by any part of the store sets it, for good."""
+
+    name: str
+    epoch: int
+    lost: asyncio.Event
+
+    async def release(self) -> None:
+        """Give it back; a stale release frees nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The inbox entry `request_id` is settled by the record at `seq` of the same append."""
+
+    request_id: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """What listing needs of one session; a projection of its journal up to `seq`."""
+
+    session: str
+    seq: int
+    title: str
+    state: str
+    """Journal status: new idle running waiting parked failed stopped. `detached` is derived by the
+    reader from the live lease."""
+    agent: str
+    workspace: str
+    created_at: int
+    last_activity_at: int
+    turns: int
+    queued: int
+    """Accepted inputs that wait in the journal's queue; unsettled inbox inputs come on top."""
+    open_gates: int
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A catalog entry joined with what is live: pending inbox inputs and the living owner."""
+
+    entry: CatalogEntry
+    pending: int
+    owner: Holder | None
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One atomic batch for one session."""
+
+    name: str
+    rows: tuple[Row, ...]
+    expected_seq: int
+    lease: Lease
+    settle: tuple[Settlement, ...] = ()
+    catalog: CatalogEntry | None = None
+    blobs: tuple[str, ...] = ()
+    """Digests that the rows refer to."""
+
+
+EntryKind = Literal["input", "cancel", "kill", "close", "answer", "retry", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A command to a session, durable before it is acknowledged. Everything but an input names its
+    target in `body`. `opening` is stored by the first admission: it inserts the catalog row."""
+
+    session: str
+    request_id: str
+    kind: EntryKind
+    body: bytes
+    actor: str | None = None
+    opening: CatalogEntry | None = None
+    opening_body: bytes | None = None
+    """Manifest and configuration for the session's first owner; kept with the first entry only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What is left of a settled entry: it answers later admissions for as long as the session lives."""
+
+    request_id: str
+    digest: bytes
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """`created` is false when the same request was admitted before; then `settled` tells whether, and
+    by which record, it has been settled."""
+
+    created: bool
+    settled: Tombstone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An unsettled inbox entry. `order` is its place in admission order."""
+
+    order: int
+    request_id: str
+    kind: EntryKind
+    body: bytes
+    actor: str | None
+    admitted_at: int
+    opening: CatalogEntry | None = None
+    opening_body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogQuery:
+    """Filters are joined by AND. `prefix` matches session ids."""
+
+    workspace: str | None = None
+    prefix: str | None = None
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireOptions:
+    """`wait` in seconds; `take_over` ends a living holder by SIGKILL, verified, before it takes over."""
+
+    wait: float = 0.0
+    take_over: bool = False
+
+
+class Store(Protocol):
+    """All methods raise StoreError subclasses; those that write raise StoreFullError when there is no
+    space and StoreBusyError past the deadline: then nothing was stored."""
+
+    url: str
+    store_id: str
+    scope: Scope
+    read_only: bool
+
+    # ledger
+    async def append(self, batch: Append) -> int:
+        """The new tip. Raises ConflictError, FencedError, AmbiguousAppendError. Not to be cancelled:
+        `journal.Journal` shields it."""
+        ...
+
+    async def read(self, name: str, after: int, limit: int = 1000) -> list[Row]:
+        """Rows with after < seq <= after + limit, in order."""
+        ...
+
+    async def tip(self, name: str) -> Tip: ...
+
+    def changes(self, name: str | None = None) -> AbstractContextManager[asyncio.Event]:
+        """A doorbell: the event is set whenever the journal or inbox of `name` (any session if None) may
+        have changed, in this or another process. The waiter clears it *before* it reads."""
+        ...
+
+    # leases
+    async def acquire(self, name: str, options: AcquireOptions = AcquireOptions()) -> Lease:
+        """Raises LeaseHeldError naming the holder."""
+        ...
+
+    async def holder(self, name: str) -> Holder | None:
+        """The living owner, if any."""
+        ...
+
+    # inbox
+    async def admit(self, admission: Admission) -> Admitted:
+        """Raises RequestCollisionError when the id was used with another kind or body."""
+        ...
+
+    async def pending(self, name: str) -> list[Entry]:
+        """All unsettled entries in admission order."""
+        ...
+
+    async def settled(self, name: str, request_id: str) -> Tombstone | None: ...
+
+    # blobs
+    async def put_blob(self, data: bytes) -> str:
+        """The SHA-256 (hex) under which it is durable."""
+        ...
+
+    async def get_blob(self, digest: str) -> bytes:
+        """Verified; raises IntegrityError(seq=0) when missing or changed."""
+        ...
+
+    # catalog
+    async def list(self, query: CatalogQuery = CatalogQuery()) -> list[Listed]:
+        """Newest activity first."""
+        ...
+
+    async def find(self, name_or_prefix: str) -> str:
+        """The session id: an exact match wins over a unique prefix. Raises SessionNotFoundError,
+        AmbiguousIdError."""
+        ...
+
+    async def close(self) -> None:
+        """Release every lease of this incarnation and end its threads."""
+        ...
+
