@@ -244,6 +244,11 @@ class AgentStateFolded(Body):
 
     generation: str
     offset: int
+    """Spool offset of the first frame to read again."""
+    stdout: int
+    """Stdout offset after the last line in the state; bytes before it are skipped."""
+    last_input: int
+    """Seq of the last input frame in the state."""
     state: bytes
 
 
@@ -319,6 +324,8 @@ class GatePrepared(Body):
     PUBLIC: ClassVar[bool] = False
 
     gate: str
+    name: str
+    """The agent's own name of the gate, unique within the generation."""
     generation: str
     payload: bytes
 

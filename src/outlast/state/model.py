@@ -13,6 +13,7 @@ from outlast.records.types import (
     AgentStateFolded,
     Choice,
     GateOpened,
+    GatePrepared,
     InputReserved,
     Manifest,
     OnInterrupt,
@@ -49,6 +50,16 @@ class Queued:
     """`again` or `continue`: a TurnRetried waits to be carried out (its turn is open)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer for the agent: what `GateAnswer` needs."""
+
+    name: str
+    generation: str
+    payload: bytes
+    choice: str
+
+
 @dataclass(slots=True)
 class OpenTurn:
     turn: str
@@ -72,6 +83,9 @@ class OpenTurn:
     """first, again or continue."""
     open_calls: dict[str, str] = field(default_factory=dict)
     """Call id -> name of calls that started and have no outcome."""
+    answers: dict[str, Answered] = field(default_factory=dict)
+    """Gates of this turn that were resolved with an answer: a later owner delivers what the agent has not
+    been told yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +113,8 @@ class OpenGate:
     seq: int
     opened_at: int
     opened: GateOpened
+    name: str
+    """The agent's own name of it."""
     generation: str
     payload: bytes
     choices: tuple[Choice, ...]
@@ -154,8 +170,8 @@ class State:
     last_unsuccessful: dict[str, Closed] = field(default_factory=dict)
     """Per loop: the newest turn if it did not end as done."""
     gates: dict[str, OpenGate] = field(default_factory=dict)
-    prepared: dict[str, tuple[str, bytes]] = field(default_factory=dict)
-    """Gates prepared and not yet opened: generation and payload."""
+    prepared: dict[str, GatePrepared] = field(default_factory=dict)
+    """Gates prepared and not yet opened."""
     turns: int = 0
     restores_without_done: int = 0
     """RestoreStarted in a row without RestoreDone."""
@@ -182,4 +198,5 @@ class State:
 def _copy_turn(turn: OpenTurn) -> OpenTurn:
     twin = copy.copy(turn)
     twin.open_calls = dict(turn.open_calls)
+    twin.answers = dict(turn.answers)
     return twin
