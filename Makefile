@@ -53,7 +53,7 @@ agents: $(VENV)/.agents        ## the real agents that test-all drives
 
 # Locking is the only thing here that needs uv; it lives apart from .venv so that nothing else can come to lean on it.
 lock:            ## resolve requirements/*.txt anew
-	scripts/lock
+	scripts/lock $(UPGRADE)
 
 clean:           ## remove what the other targets made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
