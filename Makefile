@@ -10,6 +10,10 @@ T ?=
 FUZZ_EXAMPLES ?= 20000
 export PYTHON
 
+# An environment whose interpreter is gone, or that stood in another folder, is made anew.
+STAMPS := $(addprefix $(VENV)/,.made .dev .package .types .agents)
+$(shell test -x $(PY) && test "$$(cat $(VENV)/.made)" = "$(CURDIR)" || rm -f $(STAMPS))
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint format types bench fuzz docs venv agents lock clean
 
@@ -60,7 +64,7 @@ clean:           ## remove what the other targets made
 
 $(VENV)/.made:
 	scripts/make-venv $(VENV)
-	@touch $@
+	@echo "$(CURDIR)" >$@
 
 $(VENV)/.dev: requirements/dev.txt | $(VENV)/.made
 	$(PIP) install --quiet --require-hashes -r $<

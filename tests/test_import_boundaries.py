@@ -12,7 +12,7 @@ LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
 
 
 def check(root: Path, modules: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Check a package `outlast` under `root` that holds these modules, by dotted name, against the real rules."""
+    """Hold a package `outlast` under `root`, with these modules by dotted name, against the real rules."""
     for name, source in modules.items():
         *packages, module = ["outlast", *name.split(".")]
         folder = root
