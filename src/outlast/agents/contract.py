@@ -184,6 +184,8 @@ class Raw:
     """Output that is not of the protocol: kept (bounded) and counted."""
 
     text: str
+    dropped: int = 0
+    """Bytes of the line that `text` leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,8 @@ class ExitInfo:
     status: int | None
     signal: int | None
     oom: bool = False
+    killed: bool = False
+    """The runtime or the shim ended it (a kill began before the exit): the signal is not the agent's own."""
     verified: bool = True
     """The whole tree is proven gone."""
 
@@ -282,23 +286,39 @@ class FoldContext:
     workspace: str
     provider_session: str | None
     confirmed: bool
+    secret: bytes = b""
+    """Random bytes that no tool of the agent can guess; the same for every owner of a generation, so that
+    the same prompt gives the same line. The nonce of a prompt is derived from it."""
 
 
 class Agent(Protocol):
     """Configuration of one foreign agent: a frozen dataclass of plain values."""
 
-    kind: str
-    adapter: str
-    """Name and version of the adapter, for the manifest."""
-    model: str | None
-    capabilities: Capabilities
-    line_limit: int
-    idle_timeout: float | None
-    total_timeout: float | None
-    on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"]
-    after_failure: Literal["continue", "hold", "withdraw"]
-    idle_park: float | None
-    orphan_grace: float | None
+    @property
+    def kind(self) -> str: ...
+    @property
+    def adapter(self) -> str:
+        """Name and version of the adapter, for the manifest."""
+        ...
+
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def capabilities(self) -> Capabilities: ...
+    @property
+    def line_limit(self) -> int: ...
+    @property
+    def idle_timeout(self) -> float | None: ...
+    @property
+    def total_timeout(self) -> float | None: ...
+    @property
+    def on_interrupt(self) -> Literal["skip", "continue", "retry", "hold", "ask"]: ...
+    @property
+    def after_failure(self) -> Literal["continue", "hold", "withdraw"]: ...
+    @property
+    def idle_park(self) -> float | None: ...
+    @property
+    def orphan_grace(self) -> float | None: ...
 
     def launch(self, context: LaunchContext) -> LaunchSpec:
         """Raises AgentError when the program is not there."""
