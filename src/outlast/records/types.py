@@ -14,7 +14,7 @@ OnInterrupt = Literal["skip", "continue", "retry", "hold", "ask"]
 WhenBusy = Literal["queue", "steer", "reject"]
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The base of all bodies. `VERSION` is the version that this outlast writes; `PUBLIC` says whether
     the record is shown outside (a property of the type)."""
 
@@ -22,14 +22,14 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     PUBLIC: ClassVar[bool] = True
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A piece of a structure inside a body; not a record."""
 
 
 # --- ownership ---------------------------------------------------------------------------------
 
 
-class Fence(Body):
+class Fence(Body, frozen=True, kw_only=True):
     """First record of each owner."""
 
     epoch: int
@@ -40,7 +40,7 @@ class Fence(Body):
 # --- session -----------------------------------------------------------------------------------
 
 
-class Manifest(Part):
+class Manifest(Part, frozen=True, kw_only=True):
     """Schema 1: what the session runs under. Drift over it arrives later."""
 
     schema: int = 1
@@ -52,7 +52,7 @@ class Manifest(Part):
     versions: dict[str, str] = {}
 
 
-class SessionStarted(Body):
+class SessionStarted(Body, frozen=True, kw_only=True):
     lineage: str
     manifest: Manifest
     fingerprint: str
@@ -61,14 +61,14 @@ class SessionStarted(Body):
     labels: dict[str, str] = {}
 
 
-class SessionStopped(Body):
+class SessionStopped(Body, frozen=True, kw_only=True):
     reason: str
 
 
 # --- restore -----------------------------------------------------------------------------------
 
 
-class PlannedTurn(Part):
+class PlannedTurn(Part, frozen=True, kw_only=True):
     """How a restore closes one open turn, and the evidence."""
 
     turn: str
@@ -80,7 +80,7 @@ class PlannedTurn(Part):
     """The record that is the evidence, 0 where a fact outside the journal is."""
 
 
-class RestoreStarted(Body):
+class RestoreStarted(Body, frozen=True, kw_only=True):
     """First mutation of a restore, in one batch with its fence."""
 
     from_seq: int
@@ -88,14 +88,14 @@ class RestoreStarted(Body):
     turns: list[PlannedTurn] = []
 
 
-class RestoreDone(Body):
+class RestoreDone(Body, frozen=True, kw_only=True):
     """The commit point."""
 
     took_ms: int
     actions: list[str] = []
 
 
-class RestoreErrored(Body):
+class RestoreErrored(Body, frozen=True, kw_only=True):
     kind: str
     message: str
 
@@ -103,7 +103,7 @@ class RestoreErrored(Body):
 # --- loops -------------------------------------------------------------------------------------
 
 
-class LoopStarted(Body):
+class LoopStarted(Body, frozen=True, kw_only=True):
     loop: str
     name: str
     agent: str
@@ -112,12 +112,12 @@ class LoopStarted(Body):
     spawned_by: str | None = None
 
 
-class LoopChanged(Body):
+class LoopChanged(Body, frozen=True, kw_only=True):
     state: Literal["active", "held"]
     reason: str = ""
 
 
-class AgentSessionChanged(Body):
+class AgentSessionChanged(Body, frozen=True, kw_only=True):
     provider: str
     provider_session: str
     state: Literal["bound", "confirmed", "lost", "reseeded"]
@@ -128,38 +128,38 @@ class AgentSessionChanged(Body):
 # --- input and turns ---------------------------------------------------------------------------
 
 
-class Content(Part):
+class Content(Part, frozen=True, kw_only=True):
     """One block of an input. Only text so far."""
 
     type: Literal["text"] = "text"
     text: str
 
 
-class InputAccepted(Body):
+class InputAccepted(Body, frozen=True, kw_only=True):
     request_id: str
     content: list[Content]
     on_interrupt: OnInterrupt | None = None
 
 
-class InputReturned(Body):
+class InputReturned(Body, frozen=True, kw_only=True):
     """Back to its place in the queue: proven never sent."""
 
     request_id: str
     evidence: str
 
 
-class InputJoined(Body):
+class InputJoined(Body, frozen=True, kw_only=True):
     """Landed in the running turn (the record's `turn`)."""
 
     request_id: str
 
 
-class InputCancelled(Body):
+class InputCancelled(Body, frozen=True, kw_only=True):
     request_id: str
     reason: Literal["busy", "cancelled", "closed", "withdrawn"]
 
 
-class CommandSettled(Body):
+class CommandSettled(Body, frozen=True, kw_only=True):
     """A command that has no record of its own has had its effect, or came too late."""
 
     request_id: str
@@ -168,7 +168,7 @@ class CommandSettled(Body):
     detail: str = ""
 
 
-class TurnStarted(Body):
+class TurnStarted(Body, frozen=True, kw_only=True):
     """Turn id = the input's id, in the envelope."""
 
     index: int
@@ -177,14 +177,14 @@ class TurnStarted(Body):
     settings: dict[str, str] = {}
 
 
-class Process(Part):
+class Process(Part, frozen=True, kw_only=True):
     role: Literal["guard", "shim"]
     pid: int
     start_ticks: int
     pid_ns: int = 0
 
 
-class TurnAttemptStarted(Body):
+class TurnAttemptStarted(Body, frozen=True, kw_only=True):
     """Appended when the idle shim holds its lock, before START; for a turn given to an agent that lives
     already, before its first INPUT."""
 
@@ -196,7 +196,7 @@ class TurnAttemptStarted(Body):
     processes: list[Process] = []
 
 
-class InputReserved(Body):
+class InputReserved(Body, frozen=True, kw_only=True):
     """The next line to the agent's stdin carries the turn's input: `seq` is the input frame it will be."""
 
     generation: str
@@ -205,7 +205,7 @@ class InputReserved(Body):
     digest: str
 
 
-class TurnAttached(Body):
+class TurnAttached(Body, frozen=True, kw_only=True):
     """A later owner goes on with a living agent; the turn was never interrupted."""
 
     attempt: int
@@ -213,7 +213,7 @@ class TurnAttached(Body):
     spool_offset: int
 
 
-class AgentEventRecorded(Body):
+class AgentEventRecorded(Body, frozen=True, kw_only=True):
     """Merged output of the agent, 64 KiB of text at most. Messages merged into one record are separated
     by a newline; `more` says that the text goes on in the next record without one."""
 
@@ -227,7 +227,7 @@ class AgentEventRecorded(Body):
     usage: dict[str, int] = {}
 
 
-class CallObserved(Body):
+class CallObserved(Body, frozen=True, kw_only=True):
     """A foreign agent's own tool call: evidence, not control. Input and output are bounded."""
 
     call: str
@@ -237,7 +237,7 @@ class CallObserved(Body):
     output: str = ""
 
 
-class AgentStateFolded(Body):
+class AgentStateFolded(Body, frozen=True, kw_only=True):
     """The adapter's folded state; a later owner's fold starts here and the spool below may be trimmed."""
 
     PUBLIC: ClassVar[bool] = False
@@ -252,17 +252,17 @@ class AgentStateFolded(Body):
     state: bytes
 
 
-class TurnDone(Body):
+class TurnDone(Body, frozen=True, kw_only=True):
     stop_reason: str
     usage: dict[str, int] = {}
 
 
-class HostRecovery(Part):
+class HostRecovery(Part, frozen=True, kw_only=True):
     schema_version: str = "outlast_turn_host_recovery_v1"
     kind: str = "resume_session"
 
 
-class ReceiptError(Part):
+class ReceiptError(Part, frozen=True, kw_only=True):
     code: str
     message: str
     signal: int | None = None
@@ -271,7 +271,7 @@ class ReceiptError(Part):
     """Seconds."""
 
 
-class Receipt(Part):
+class Receipt(Part, frozen=True, kw_only=True):
     """The typed outcome of one failed attempt."""
 
     attempt: int
@@ -281,29 +281,34 @@ class Receipt(Part):
     host_recovery: HostRecovery | None = None
 
 
-class TurnFailed(Body):
+class TurnFailed(Body, frozen=True, kw_only=True):
     receipt: Receipt
 
 
-class TurnInterrupted(Body):
+class TurnInterrupted(Body, frozen=True, kw_only=True):
     index: int
     reason: Literal["crash", "cancelled", "closed", "killed"]
     evidence: str = ""
 
 
-class TurnParked(Body):
+class TurnParked(Body, frozen=True, kw_only=True):
     reason: Literal["quarantined", "held"]
     detail: str = ""
 
 
-class TurnRetried(Body):
+BY_ON_INTERRUPT = "on_interrupt"
+"""`TurnRetried.by` of a retry that no person asked for: it spends the recovery budget."""
+
+
+class TurnRetried(Body, frozen=True, kw_only=True):
     """Reopens the same turn id."""
 
     by: str
+    """Who asked for it, or BY_ON_INTERRUPT."""
     mode: Literal["again", "continue"]
 
 
-class ReplyInterrupted(Body):
+class ReplyInterrupted(Body, frozen=True, kw_only=True):
     """What had arrived of a reply that was cut off."""
 
     text: str
@@ -312,13 +317,13 @@ class ReplyInterrupted(Body):
 # --- gates -------------------------------------------------------------------------------------
 
 
-class Choice(Part):
+class Choice(Part, frozen=True, kw_only=True):
     id: str
     label: str
     kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"] | None = None
 
 
-class GatePrepared(Body):
+class GatePrepared(Body, frozen=True, kw_only=True):
     """What the agent needs to hear an answer; never leaves."""
 
     PUBLIC: ClassVar[bool] = False
@@ -330,7 +335,7 @@ class GatePrepared(Body):
     payload: bytes
 
 
-class GateOpened(Body):
+class GateOpened(Body, frozen=True, kw_only=True):
     gate: str
     kind: Literal["permission", "question"]
     question: str
@@ -340,15 +345,15 @@ class GateOpened(Body):
     requested_by: str = ""
 
 
-class GateResolved(Body):
+class GateResolved(Body, frozen=True, kw_only=True):
     gate: str
     reason: Literal["answered", "policy", "abandoned", "expired", "restore_unavailable"]
     answer: str | None = None
     by: str | None = None
 
 
-class BlobRef(Part):
-    """Stands in the place of a body over 256 KiB."""
+class BlobRef(Body, frozen=True, kw_only=True):
+    """Stands in the place of a body over 256 KiB that was not fetched; no record type of its own."""
 
     digest: str
     size: int

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
+from outlast.records.envelope import Cursor
 from outlast.records.types import (
     AgentStateFolded,
     Choice,
@@ -19,19 +20,6 @@ from outlast.records.types import (
     OnInterrupt,
     TurnAttemptStarted,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """How far the journal has taken an agent's output in (shim.md, "Cursor")."""
-
-    generation: str
-    frame: int
-    """Spool offset after the last frame that was taken in."""
-    stdout: int
-    """Stdout offset after the last line that was taken in."""
-    last_input: int
-    """Seq of the last input frame that was folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +35,7 @@ class Queued:
     attempts: int = 0
     since_progress: int = 0
     retried: str | None = None
-    """`again` or `continue`: a TurnRetried waits to be carried out (its turn is open)."""
+    """`again` or `continue`: the turn had been reopened by a TurnRetried before it was returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +91,7 @@ class Closed:
     """failed, interrupted, cancelled or parked."""
     attempts: int
     reason: str = ""
+    since_progress: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +164,8 @@ class State:
     turns: int = 0
     restores_without_done: int = 0
     """RestoreStarted in a row without RestoreDone."""
+    restoring: bool = False
+    """The newest owner has begun a restore and not finished it."""
 
     def copy(self) -> State:
         """An independent state; cheap, because only open things are held."""

@@ -1,0 +1,1 @@
+"""What the journal holds: record types, their envelope, how they are stored and read."""

@@ -1,0 +1,212 @@
+"""Records to stored rows and back, and the chain over them. Pure; a few microseconds a record."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import msgspec
+
+from outlast.errors import InputError, InvalidRecordError, RecordError
+from outlast.ids import derived_id
+from outlast.records.envelope import Cursor, Draft, Record, Stamp
+from outlast.records.registry import REGISTRY
+from outlast.records.types import BlobRef, Body
+from outlast.store.contract import Row
+
+BLOB_LIMIT = 256 * 1024
+"""Bytes of an encoded body above which it goes to the blob store."""
+
+CHAIN_SIZE = 16
+
+_BLOB_PREFIX = b'{"$blob":'  # no body has such a field: theirs are Python identifiers
+_CURSOR = struct.Struct(">BQQQ")
+_CURSOR_FORMAT = 1
+# seq, epoch, at, v, then the lengths of what follows; -1 is a NULL
+_CHAIN_HEADER = struct.Struct(">4q10q")
+
+# --- text --------------------------------------------------------------------------------------
+
+
+def check_text(text: str, *, what: str = "text") -> str:
+    """`text`, unchanged, if it can be stored and given to an agent as it is: everything but lone surrogates
+    can (NUL, CRLF and any other character are kept). Raises InputError naming the position."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the {what} holds a lone surrogate (U+{ord(text[error.start]):04X}) at character "
+            f"{error.start + 1}, which is no character and cannot be stored as UTF-8",
+            hint="it usually comes from text that was cut inside an emoji or decoded with the wrong encoding",
+        ) from error
+    return text
+
+
+# --- bodies ------------------------------------------------------------------------------------
+
+
+def encode_body(body: Body) -> bytes:
+    """The JSON to store, always the same bytes for the same body. Raises InvalidRecordError for values that
+    are not of the body's types: nothing is stored that could not be read."""
+    return REGISTRY.encode(body)
+
+
+def decode_body(type_: str, v: int, data: bytes) -> Body:
+    """The body that `data` holds, in the newest version of its type; an unfetched blob reference gives a
+    `BlobRef`. Raises UnsupportedRecordError naming the type and version found and known,
+    InvalidRecordError for bytes that are no such body."""
+    if data.startswith(_BLOB_PREFIX):
+        REGISTRY.version(type_)
+        return blob_ref(data)
+    return REGISTRY.decode(type_, v, data)
+
+
+# --- blob references ---------------------------------------------------------------------------
+
+
+class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"blob": "$blob"}):
+    blob: BlobRef
+
+
+_blob_decoder = msgspec.json.Decoder(_Envelope)
+_encode_blob = msgspec.json.Encoder().encode
+
+
+def is_blob_ref(data: bytes) -> bool:
+    """Whether a stored body is a reference to a blob that holds the body."""
+    return data.startswith(_BLOB_PREFIX)
+
+
+def encode_blob_ref(digest: str, size: int) -> bytes:
+    """What is stored in the place of a body of `size` bytes that is kept as the blob `digest`."""
+    return _encode_blob(_Envelope(BlobRef(digest=digest, size=size)))
+
+
+def blob_ref(data: bytes) -> BlobRef:
+    """The reference in a stored body. Raises InvalidRecordError when it is none."""
+    try:
+        return _blob_decoder.decode(data).blob
+    except msgspec.DecodeError as error:
+        raise InvalidRecordError(f"a stored blob reference cannot be read: {error}") from error
+
+
+# --- ids and cursors ---------------------------------------------------------------------------
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of a UUID's text. Raises InvalidRecordError."""
+    try:
+        data = bytes.fromhex(text.replace("-", ""))
+    except ValueError:
+        data = b""
+    if len(data) != 16 or uuid_text(data) != text:
+        raise InvalidRecordError(f"{text!r} is no UUID in its usual lower-case form")
+    return data
+
+
+def uuid_text(data: bytes) -> str:
+    """The text of a UUID's 16 bytes. Raises InvalidRecordError."""
+    if len(data) != 16:
+        raise InvalidRecordError(f"a record id has {len(data)} bytes instead of 16")
+    h = data.hex()
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def output_record_id(generation: str, stdout_offset: int, index: int) -> str:
+    """The id of the `index`-th record made from the agent's output line that ends at `stdout_offset`: the
+    same whoever takes that line in, so that a replayed append is the same record."""
+    return derived_id("output", generation, stdout_offset, index)
+
+
+def encode_cursor(cursor: Cursor) -> bytes:
+    """The bytes to store. Raises InvalidRecordError for offsets below 0."""
+    try:
+        head = _CURSOR.pack(_CURSOR_FORMAT, cursor.frame, cursor.stdout, cursor.last_input)
+    except struct.error as error:
+        raise InvalidRecordError(f"{cursor} cannot be stored: {error}") from error
+    return head + cursor.generation.encode("utf-8")
+
+
+def decode_cursor(data: bytes) -> Cursor:
+    """The cursor that `encode_cursor` stored. Raises InvalidRecordError."""
+    try:
+        version, frame, stdout, last_input = _CURSOR.unpack_from(data)
+        generation = data[_CURSOR.size :].decode("utf-8")
+    except (struct.error, UnicodeDecodeError) as error:
+        raise InvalidRecordError(f"a stored cursor cannot be read: {error}") from error
+    if version != _CURSOR_FORMAT:
+        raise InvalidRecordError(f"a stored cursor has format {version}, known is {_CURSOR_FORMAT}")
+    return Cursor(generation, frame, stdout, last_input)
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+
+def row_of(draft: Draft, body: bytes, stamp: Stamp, session: str, previous: bytes) -> Row:
+    """The row to store for a draft whose body is stored as `body` (`encode_body`, or a blob reference).
+    `previous` is the chain of the record before it, empty for the first."""
+    name = type(draft.body).__name__
+    cursor = None if draft.cursor is None else encode_cursor(draft.cursor)
+    row = Row(
+        stamp.seq,
+        stamp.epoch,
+        uuid_bytes(draft.id or stamp.id),
+        stamp.at,
+        name,
+        REGISTRY.version(name),
+        draft.loop,
+        draft.turn,
+        draft.cause,
+        draft.actor,
+        cursor,
+        body,
+        b"",
+    )
+    return Row(*row[:-1], chain_of(previous, session, row))
+
+
+def record_of(row: Row, session: str, body: bytes | None = None) -> Record:
+    """The record that a row holds. `body` is the fetched blob where the row has a reference to one; without
+    it the record's body is the `BlobRef`. Raises UnsupportedRecordError, InvalidRecordError, each with
+    the session's id."""
+    seq, epoch, id_, at, type_, v, loop, turn, cause, actor, cursor, stored, chain = row
+    try:
+        return Record(
+            seq,
+            epoch,
+            uuid_text(id_),
+            at,
+            type_,
+            v,
+            loop,
+            turn,
+            cause,
+            actor,
+            None if cursor is None else decode_cursor(cursor),
+            decode_body(type_, v, stored if body is None else body),
+            chain,
+        )
+    except RecordError as error:
+        error.session_id = session
+        raise
+
+
+def chain_of(previous: bytes, session: str, row: Row) -> bytes:
+    """First 16 bytes of SHA-256 over the previous chain, the session id and every stored byte of the row
+    but its own chain. Every part is preceded by its length; NULL is not empty."""
+    seq, epoch, id_, at, type_, v, loop, turn, cause, actor, cursor, body, _ = row
+    parts = (
+        previous,
+        session.encode(),
+        id_,
+        type_.encode(),
+        None if loop is None else loop.encode(),
+        None if turn is None else turn.encode(),
+        None if cause is None else cause.encode(),
+        None if actor is None else actor.encode(),
+        cursor,
+        body,
+    )
+    sizes = [-1 if part is None else len(part) for part in parts]
+    header = _CHAIN_HEADER.pack(seq, epoch, at, v, *sizes)
+    return hashlib.sha256(b"".join([header, *filter(None, parts)])).digest()[:CHAIN_SIZE]

@@ -1,0 +1,1 @@
+"""What a session is, folded from its journal."""
