@@ -257,7 +257,9 @@ class AgentError(OutlastError):
 class TurnError(OutlastError):
     """A turn did not end as done; raised by `Outcome.raise_for_failure()`. `turn` is its id."""
 
-    def __init__(self, message: str, *, turn: str, hint: str | None = None, session_id: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, turn: str, hint: str | None = None, session_id: str | None = None
+    ) -> None:
         super().__init__(message, hint=hint, session_id=session_id)
         self.turn = turn
 

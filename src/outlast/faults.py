@@ -27,7 +27,7 @@ def _load() -> dict[str, tuple[int | None, str]]:
 
 def point(name: str) -> bool:
     """Pass the fault point `name`; True means: leave the step out. Raises OSError when told to."""
-    global _plan
+    global _plan  # noqa: PLW0603 - read once, at the first point that is passed
     if _plan is None:
         _plan = _load()
     if name not in _plan:
