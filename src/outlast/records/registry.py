@@ -115,7 +115,8 @@ def _upcasting(chain: list[Upcast], newest: type[Body]) -> Callable[[bytes], Bod
         value: msgspec.Struct = decoder.decode(data)
         for upcast in chain:
             value = upcast.to_next(value)
-        assert isinstance(value, newest), f"the last upcast made a {type(value).__name__}"  # noqa: S101
+        if not isinstance(value, newest):
+            raise InvalidRecordError(f"the upcast of an old {newest.__name__} made a {type(value).__name__}")
         return value
 
     return decode

@@ -1,0 +1,45 @@
+"""The catalog entry of a session: a projection of its state, for listing and finding."""
+
+from __future__ import annotations
+
+from outlast.state.model import State
+from outlast.state.title import one_line
+from outlast.store.contract import CatalogEntry
+
+
+def catalog_entry(state: State) -> CatalogEntry:
+    """What listing needs of the session, as of `state.seq`. Whether an owner lives is not in the journal:
+    readers join that in."""
+    root = state.loops.get(state.root or "")
+    return CatalogEntry(
+        session=state.session,
+        seq=state.seq,
+        title=one_line(state.title),
+        state=status(state),
+        agent=root.agent if root is not None else state.manifest.agent if state.manifest else "",
+        workspace=state.workspace,
+        created_at=state.created_at,
+        last_activity_at=state.last_activity_at,
+        turns=state.turns,
+        queued=len(state.queue),
+        open_gates=len(state.gates),
+        labels=tuple(sorted(state.labels.items())),
+    )
+
+
+def status(state: State) -> str:
+    """new, running, waiting (a running turn has an open gate), stopped, parked (a turn, or a held queue with
+    inputs in it, needs a person), failed (the last turn failed and nothing is queued) or idle; the first
+    that holds."""
+    if not state.lineage:
+        return "new"
+    if state.open_turns:
+        asked = any(gate.turn in state.open_turns for gate in state.gates.values())
+        return "waiting" if asked else "running"
+    if state.stopped is not None:
+        return "stopped"
+    if state.parked or (state.queue and any(loop.held for loop in state.loops.values())):
+        return "parked"
+    if not state.queue and any(closed.outcome == "failed" for closed in state.last_unsuccessful.values()):
+        return "failed"
+    return "idle"

@@ -1,0 +1,51 @@
+"""What the folding rules share: finding what a record names, and refusing a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+from outlast.errors import IntegrityError
+from outlast.records.envelope import Record
+from outlast.records.types import Body
+from outlast.state.model import Closed, Loop, OpenTurn, State
+
+# Each rule takes its own body type; the key it stands under is the proof, which no type can state.
+Rule: TypeAlias = Callable[[State, Record, Any], None]
+Rules: TypeAlias = Mapping[type[Body], Rule]
+
+
+def refuse(state: State, record: Record, reason: str) -> NoReturn:
+    raise IntegrityError(
+        f"record {record.seq} ({record.type}) of session {state.session} contradicts the journal: {reason}",
+        seq=record.seq,
+        reason=reason,
+        session_id=state.session,
+        hint="everything before it can be read; `outlast verify` shows more",
+    )
+
+
+def loop_of(state: State, record: Record) -> Loop:
+    """The loop that a record names; the root loop where it names none."""
+    name = record.loop
+    if name is None:
+        turn = state.open_turns.get(record.turn or "")
+        name = state.root if turn is None else turn.loop
+    loop = state.loops.get(name or "")
+    if loop is None:
+        refuse(state, record, "no loop was started" if name is None else f"there is no loop {name}")
+    return loop
+
+
+def open_turn(state: State, record: Record, turn: str | None = None) -> OpenTurn:
+    """The open turn that a record names."""
+    name = record.turn if turn is None else turn
+    found = state.open_turns.get(name or "")
+    if found is None:
+        refuse(state, record, "it names no turn" if name is None else f"turn {name} is not open")
+    return found
+
+
+def unsuccessful(state: State, turn: str) -> Closed | None:
+    """The closed turn `turn` if it is some loop's newest and did not end as done."""
+    return next((closed for closed in state.last_unsuccessful.values() if closed.turn == turn), None)

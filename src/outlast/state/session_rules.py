@@ -1,0 +1,99 @@
+"""How records of ownership, session, restore and loops change the state."""
+
+from __future__ import annotations
+
+from outlast.records import types as t
+from outlast.records.envelope import Record
+from outlast.state.lookup import Rules, loop_of, refuse
+from outlast.state.model import Loop, State
+from outlast.state.title import one_line
+
+# --- ownership, session, restore ---------------------------------------------------------------
+
+
+def _fence(state: State, record: Record, body: t.Fence) -> None:
+    if body.epoch != record.epoch:
+        refuse(state, record, f"it fences epoch {body.epoch} and was written under {record.epoch}")
+    if body.epoch <= state.epoch:
+        refuse(state, record, f"epoch {body.epoch} is not above that of the newest Fence ({state.epoch})")
+    state.epoch = body.epoch
+    state.holder = body.holder
+    state.epoch_first_seq = record.seq
+    state.restoring = False
+
+
+def _session_started(state: State, record: Record, body: t.SessionStarted) -> None:
+    if state.lineage:
+        refuse(state, record, "the session had started before")
+    state.lineage = body.lineage
+    state.manifest = body.manifest
+    state.title = one_line(body.title)
+    state.workspace = body.workspace
+    state.labels = dict(body.labels)
+    state.created_at = record.at
+
+
+def _session_stopped(state: State, record: Record, body: t.SessionStopped) -> None:
+    state.stopped = body.reason
+
+
+def _restore_started(state: State, record: Record, body: t.RestoreStarted) -> None:
+    state.restores_without_done += 1
+    state.restoring = True
+
+
+def _restore_done(state: State, record: Record, body: t.RestoreDone) -> None:
+    if not state.restoring:
+        refuse(state, record, "this owner has begun no restore")
+    stale = next((turn for turn in state.open_turns.values() if turn.epoch != state.epoch), None)
+    if stale is not None:
+        refuse(state, record, f"turn {stale.turn} of epoch {stale.epoch} is open and nobody attached to it")
+    state.restores_without_done = 0
+    state.restoring = False
+
+
+def _restore_errored(state: State, record: Record, body: t.RestoreErrored) -> None:
+    if not state.restoring:
+        refuse(state, record, "this owner has begun no restore")
+
+
+# --- loops -------------------------------------------------------------------------------------
+
+
+def _loop_started(state: State, record: Record, body: t.LoopStarted) -> None:
+    if body.loop in state.loops:
+        refuse(state, record, f"loop {body.loop} had started before")
+    if body.parent is None and state.root is not None:
+        refuse(state, record, f"the session has a root loop already: {state.root}")
+    if body.parent is not None and body.parent not in state.loops:
+        refuse(state, record, f"there is no loop {body.parent} that could be its parent")
+    state.loops[body.loop] = Loop(body.loop, body.name, body.agent, body.agent_kind)
+    if body.parent is None:
+        state.root = body.loop
+
+
+def _loop_changed(state: State, record: Record, body: t.LoopChanged) -> None:
+    loop = loop_of(state, record)
+    loop.held = body.state == "held"
+    loop.held_reason = body.reason if loop.held else ""
+
+
+def _agent_session_changed(state: State, record: Record, body: t.AgentSessionChanged) -> None:
+    loop = loop_of(state, record)
+    loop.provider = body.provider
+    loop.provider_session = body.provider_session
+    loop.provider_state = body.state
+    loop.provider_source = body.source
+
+
+RULES: Rules = {
+    t.Fence: _fence,
+    t.SessionStarted: _session_started,
+    t.SessionStopped: _session_stopped,
+    t.RestoreStarted: _restore_started,
+    t.RestoreDone: _restore_done,
+    t.RestoreErrored: _restore_errored,
+    t.LoopStarted: _loop_started,
+    t.LoopChanged: _loop_changed,
+    t.AgentSessionChanged: _agent_session_changed,
+}

@@ -1,0 +1,280 @@
+"""How records of inputs, turns and gates change the state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from outlast.records import types as t
+from outlast.records.envelope import Record
+from outlast.state.lookup import Rules, loop_of, open_turn, refuse, unsuccessful
+from outlast.state.model import Answered, Closed, OpenGate, OpenTurn, Queued, State
+from outlast.state.title import one_line
+
+# --- input -------------------------------------------------------------------------------------
+
+
+def _input_accepted(state: State, record: Record, body: t.InputAccepted) -> None:
+    request = body.request_id
+    if request in state.queue or request in state.open_turns or request in state.parked:
+        refuse(state, record, f"request {request} was accepted before")
+    if unsuccessful(state, request) is not None:
+        refuse(state, record, f"request {request} was accepted before and its turn has ended")
+    state.queue[request] = Queued(request, record.seq, body.on_interrupt)
+    state.stopped = None
+    if not state.title and body.content:
+        state.title = one_line(body.content[0].text)
+
+
+def _input_returned(state: State, record: Record, body: t.InputReturned) -> None:
+    turn = open_turn(state, record, body.request_id)
+    del state.open_turns[turn.turn]
+    taken_back = 0 if turn.attempt is None else 1
+    entry = Queued(
+        turn.turn,
+        turn.input_seq,
+        turn.on_interrupt,
+        index=turn.index,
+        attempts=turn.attempts - taken_back,
+        since_progress=max(0, turn.since_progress - taken_back),
+        retried=None if turn.mode == "first" else turn.mode,
+    )
+    waiting = [*state.queue.values(), entry]
+    waiting.sort(key=lambda queued: queued.seq)
+    state.queue = {queued.request_id: queued for queued in waiting}
+
+
+def _input_joined(state: State, record: Record, body: t.InputJoined) -> None:
+    open_turn(state, record)
+    if body.request_id not in state.queue:
+        refuse(state, record, f"request {body.request_id} does not wait in the queue")
+    del state.queue[body.request_id]
+
+
+def _input_cancelled(state: State, record: Record, body: t.InputCancelled) -> None:
+    # A request that was never accepted (`when_busy="reject"`) is settled by this record alone.
+    if body.request_id in state.open_turns:
+        refuse(state, record, f"request {body.request_id} is an open turn by now")
+    state.queue.pop(body.request_id, None)
+
+
+def _command_settled(state: State, record: Record, body: t.CommandSettled) -> None:
+    if body.command != "skip" or body.outcome != "done":
+        return
+    turn = record.turn or ""
+    closed = unsuccessful(state, turn)
+    if turn not in state.parked and closed is None:
+        refuse(state, record, f"turn {record.turn} is not parked")
+    state.parked.pop(turn, None)
+    if closed is not None:
+        del state.last_unsuccessful[closed.loop]
+
+
+# --- turns -------------------------------------------------------------------------------------
+
+
+def _turn_started(state: State, record: Record, body: t.TurnStarted) -> None:
+    loop = loop_of(state, record)
+    request = body.request_id
+    if record.turn != request:
+        refuse(state, record, f"turn {record.turn} does not bear the id of its request {request}")
+    entry = state.queue.get(request)
+    if entry is None:
+        refuse(state, record, f"request {request} does not wait in the queue")
+    index = loop.turns + 1 if entry.index is None else entry.index
+    if body.index != index:
+        refuse(state, record, f"turn {request} has index {body.index} instead of {index}")
+    del state.queue[request]
+    state.open_turns[request] = OpenTurn(
+        request,
+        index,
+        loop.loop,
+        record.seq,
+        entry.seq,
+        entry.on_interrupt,
+        record.at,
+        record.epoch,
+        attempts=entry.attempts,
+        since_progress=entry.since_progress,
+        mode=entry.retried or "first",
+    )
+    if entry.index is None:
+        loop.turns = index
+        state.turns += 1
+
+
+def _turn_attempt_started(state: State, record: Record, body: t.TurnAttemptStarted) -> None:
+    turn = open_turn(state, record)
+    turn.attempts += 1
+    turn.since_progress += 1
+    turn.attempt = body
+    turn.attempt_seq = record.seq
+    turn.reserved = None
+    turn.reserved_seq = 0
+    state.loops[turn.loop].attempt = body
+
+
+def _input_reserved(state: State, record: Record, body: t.InputReserved) -> None:
+    turn = open_turn(state, record)
+    turn.reserved = body
+    turn.reserved_seq = record.seq
+
+
+def _turn_attached(state: State, record: Record, body: t.TurnAttached) -> None:
+    turn = open_turn(state, record)
+    turn.epoch = record.epoch
+
+
+def _agent_event_recorded(state: State, record: Record, body: t.AgentEventRecorded) -> None:
+    # An agent may say something after its terminal: then there is no turn that could have progressed.
+    turn = state.open_turns.get(record.turn or "")
+    if turn is not None and body.kind == "message":
+        turn.since_progress = 0
+
+
+def _call_observed(state: State, record: Record, body: t.CallObserved) -> None:
+    turn = state.open_turns.get(record.turn or "")
+    if turn is None:
+        return
+    if body.status == "started":
+        turn.open_calls[body.call] = body.name
+        return
+    turn.open_calls.pop(body.call, None)
+    if body.status == "completed":
+        turn.since_progress = 0
+
+
+def _agent_state_folded(state: State, record: Record, body: t.AgentStateFolded) -> None:
+    loop_of(state, record).folded = body
+
+
+def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
+    """Take the open turn that `record` names out of the state, as what `retry` would need of it."""
+    turn = open_turn(state, record)
+    del state.open_turns[turn.turn]
+    return Closed(
+        turn.turn,
+        turn.index,
+        turn.loop,
+        record.seq,
+        turn.input_seq,
+        turn.on_interrupt,
+        outcome,
+        turn.attempts,
+        reason,
+        turn.since_progress,
+    )
+
+
+def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
+    closed = _close(state, record, "done", body.stop_reason)
+    state.last_unsuccessful.pop(closed.loop, None)
+
+
+def _turn_failed(state: State, record: Record, body: t.TurnFailed) -> None:
+    closed = _close(state, record, "failed", body.receipt.error.code)
+    state.last_unsuccessful[closed.loop] = closed
+
+
+def _turn_interrupted(state: State, record: Record, body: t.TurnInterrupted) -> None:
+    outcome = "cancelled" if body.reason in ("cancelled", "killed") else "interrupted"
+    closed = _close(state, record, outcome, body.reason)
+    state.last_unsuccessful[closed.loop] = closed
+
+
+def _turn_parked(state: State, record: Record, body: t.TurnParked) -> None:
+    before = unsuccessful(state, record.turn or "")
+    if before is None:
+        closed = _close(state, record, "parked", body.reason)
+    else:
+        del state.last_unsuccessful[before.loop]
+        closed = replace(before, seq=record.seq, outcome="parked", reason=body.reason)
+    state.parked[closed.turn] = closed
+
+
+def _turn_retried(state: State, record: Record, body: t.TurnRetried) -> None:
+    name = record.turn or ""
+    closed = state.parked.get(name) or unsuccessful(state, name)
+    if closed is None:
+        refuse(state, record, f"turn {record.turn} is neither parked nor the newest unsuccessful one")
+    if state.parked.pop(name, None) is None:
+        del state.last_unsuccessful[closed.loop]
+    state.open_turns[name] = OpenTurn(
+        closed.turn,
+        closed.index,
+        closed.loop,
+        record.seq,
+        closed.input_seq,
+        closed.on_interrupt,
+        record.at,
+        record.epoch,
+        attempts=closed.attempts,
+        since_progress=closed.since_progress if body.by == t.BY_ON_INTERRUPT else 0,
+        mode=body.mode,
+    )
+
+
+def _no_change(state: State, record: Record, body: t.Body) -> None:
+    """For records that are history only."""
+
+
+# --- gates -------------------------------------------------------------------------------------
+
+
+def _gate_prepared(state: State, record: Record, body: t.GatePrepared) -> None:
+    if body.gate in state.prepared or body.gate in state.gates:
+        refuse(state, record, f"gate {body.gate} was prepared before")
+    state.prepared[body.gate] = body
+
+
+def _gate_opened(state: State, record: Record, body: t.GateOpened) -> None:
+    if body.gate in state.gates:
+        refuse(state, record, f"gate {body.gate} was opened before")
+    loop = loop_of(state, record)
+    prepared = state.prepared.pop(body.gate, None)
+    state.gates[body.gate] = OpenGate(
+        body.gate,
+        loop.loop,
+        record.turn,
+        record.seq,
+        record.at,
+        body,
+        "" if prepared is None else prepared.name,
+        "" if prepared is None else prepared.generation,
+        b"" if prepared is None else prepared.payload,
+        tuple(body.choices),
+    )
+
+
+def _gate_resolved(state: State, record: Record, body: t.GateResolved) -> None:
+    if body.gate not in state.gates and body.gate not in state.prepared:
+        refuse(state, record, f"gate {body.gate} is not open: it was answered before, or never asked")
+    state.prepared.pop(body.gate, None)
+    gate = state.gates.pop(body.gate, None)
+    turn = None if gate is None else state.open_turns.get(gate.turn or "")
+    if gate is not None and turn is not None and body.answer is not None:
+        turn.answers[body.gate] = Answered(gate.name, gate.generation, gate.payload, body.answer)
+
+
+RULES: Rules = {
+    t.InputAccepted: _input_accepted,
+    t.InputReturned: _input_returned,
+    t.InputJoined: _input_joined,
+    t.InputCancelled: _input_cancelled,
+    t.CommandSettled: _command_settled,
+    t.TurnStarted: _turn_started,
+    t.TurnAttemptStarted: _turn_attempt_started,
+    t.InputReserved: _input_reserved,
+    t.TurnAttached: _turn_attached,
+    t.AgentEventRecorded: _agent_event_recorded,
+    t.CallObserved: _call_observed,
+    t.AgentStateFolded: _agent_state_folded,
+    t.TurnDone: _turn_done,
+    t.TurnFailed: _turn_failed,
+    t.TurnInterrupted: _turn_interrupted,
+    t.TurnParked: _turn_parked,
+    t.TurnRetried: _turn_retried,
+    t.ReplyInterrupted: _no_change,
+    t.GatePrepared: _gate_prepared,
+    t.GateOpened: _gate_opened,
+    t.GateResolved: _gate_resolved,
+}
