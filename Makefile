@@ -32,7 +32,7 @@ test-all: venv agents  ## every test, also with real agents and every kill point
 lint: venv       ## style, formatting, import boundaries
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(VENV)/bin/lint-imports --no-cache
+	$(VENV)/bin/lint-imports --no-cache --no-logo
 
 format: venv     ## put the code into the house format
 	$(PY) -m ruff check --fix .
@@ -40,7 +40,7 @@ format: venv     ## put the code into the house format
 
 types: venv $(VENV)/.types  ## strict types, over the package and its tests, and a complete public surface
 	$(PY) -m mypy
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m pyright --verifytypes outlast --ignoreexternal
+	$(PY) scripts/check_public_types.py
 
 bench: venv      ## the figures of this machine
 	$(VENV)/bin/outlast bench

@@ -23,7 +23,7 @@ def check(root: Path, modules: dict[str, str]) -> subprocess.CompletedProcess[st
         (folder / f"{module}.py").write_text(source)
     shutil.copy(PYPROJECT, root)
     return subprocess.run(
-        [LINT_IMPORTS, "--no-cache"],
+        [LINT_IMPORTS, "--no-cache", "--no-logo"],
         cwd=root,
         env={"PATH": "/usr/bin:/bin", "COLUMNS": "200"},
         stdin=subprocess.DEVNULL,

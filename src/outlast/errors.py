@@ -105,7 +105,8 @@ class NotFoundError(OutlastError):
 class SessionNotFoundError(NotFoundError, KeyError):
     """No session has this id or label."""
 
-    __str__ = OutlastError.__str__
+    def __str__(self) -> str:
+        return OutlastError.__str__(self)  # KeyError's own puts the message in quotes
 
 
 class TurnNotFoundError(NotFoundError):
