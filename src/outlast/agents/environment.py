@@ -1,0 +1,91 @@
+"""What an agent's environment holds: a list of names, never the runtime's whole environment.
+
+An inherited variable can switch a program into another mode, carry a credential, or tell a program that
+it runs inside an agent. So a name gets in by being listed here or in the agent's configuration.
+docs/security.md says why each group is in or out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from outlast.errors import ConfigError
+
+_HOME = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR")
+_XDG = (
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_DIRS",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+)
+_LOCALE = ("LANG", "LANGUAGE", "TZ", "TZDIR", "TERM", "COLORTERM")
+_PROXIES = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+)
+_AUTHORITIES = (
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+)
+SAFE_NAMES = frozenset((*_HOME, *_XDG, *_LOCALE, *_PROXIES, *_AUTHORITIES))
+SAFE_PREFIX = "LC_"
+
+OWN_PREFIX = "OUTLAST_"
+MARKERS = frozenset(
+    (
+        "AI_AGENT",
+        "CLAUDECODE",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_CODE_SSE_PORT",
+        "CODEX_SANDBOX",
+        "CODEX_SANDBOX_NETWORK_DISABLED",
+        "CODEX_THREAD_ID",
+        "GEMINI_CLI",
+        "OPENCODE",
+    )
+)
+"""Names by which an agent tells its children that they run inside it; a child that believes it may keep
+no transcript, or refuse to start."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def agent_environment(environ: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
+    """The variables of `environ` that an agent gets: the safe list and `names`. Raises ConfigError as
+    `check_names` does."""
+    allowed = SAFE_NAMES.union(check_names(names))
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if name in allowed or name.startswith(SAFE_PREFIX)
+    }
+
+
+def check_names(names: Iterable[str]) -> tuple[str, ...]:
+    """`names` if they can be let through to an agent. Raises ConfigError for what is no name, for
+    outlast's own variables and for the markers of other agents."""
+    checked = tuple(names)
+    for name in checked:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"env names the variables to let through to the agent, and {name!r} is not a name",
+                hint="write the name alone: the value is taken from outlast's own environment",
+            )
+        if name.startswith(OWN_PREFIX) or name in MARKERS:
+            whose = "outlast's own variable" if name.startswith(OWN_PREFIX) else "a surrounding agent's mark"
+            raise ConfigError(f"{name} is {whose} and never reaches an agent", hint="take it out of env")
+    return checked

@@ -1,0 +1,355 @@
+"""Why a turn failed: the taxonomy as data, and how a failure is told.
+
+What is proven decides before what is said: signal and status first, structured codes of the agent or its
+provider second, known text last. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from outlast.agents.contract import ExitInfo, Failure
+
+Recovery = Literal["resume_session", "fresh_session"]
+
+MESSAGE_LIMIT = 2_000
+"""Characters of a failure's message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often, and after how long, the agent may be started again without a person. This never means
+    the turn: what an agent did before it failed is not known, so its input is not sent again by itself."""
+
+    attempts: int
+    base: float
+    """Seconds before the first retry; doubled for each one after it."""
+    cap: float
+    """Seconds that no backoff exceeds."""
+    honours_retry_after: bool = False
+
+    def delay(self, attempt: int, chance: float, retry_after: float | None = None) -> float | None:
+        """Seconds to wait before retry number `attempt` (from 1), None when there is none left.
+
+        `chance` in 0..1 is the caller's random number: the wait lies between half the backoff and all
+        of it. Never shorter than what the provider asked for, where this policy honours that.
+        """
+        if attempt > self.attempts:
+            return None
+        backoff = min(self.cap, self.base * 2.0 ** min(attempt - 1, 32)) * (0.5 + chance / 2)
+        if self.honours_retry_after and retry_after is not None:
+            return max(backoff, retry_after)
+        return backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One code of the taxonomy."""
+
+    code: str
+    recovery: Recovery | None
+    """`resume_session`: the agent is started anew and resumes its own session. `fresh_session`: its own
+    session is gone; a new one is made, visibly. None: nothing is broken that a restart would mend."""
+    retry: Retry | None
+    sentence: str
+    """For the user: what happened."""
+    next_step: str
+    """For the user: what to do about it."""
+
+
+_RESTART = Retry(attempts=3, base=1.0, cap=30.0)
+_PROVIDER = Retry(attempts=5, base=2.0, cap=120.0, honours_retry_after=True)
+
+_KINDS = (
+    Kind(
+        "crashed",
+        "resume_session",
+        _RESTART,
+        "The agent's process was ended by a signal.",
+        "Send the next message: the agent is resumed. If it crashes again, run it by hand to see why.",
+    ),
+    Kind(
+        "oom_killed",
+        "resume_session",
+        Retry(attempts=1, base=5.0, cap=5.0),
+        "The system ran out of memory and killed the agent.",
+        "Give it more memory or smaller work, then send the next message.",
+    ),
+    Kind(
+        "exit_nonzero",
+        "resume_session",
+        _RESTART,
+        "The agent ended with an error status.",
+        "Read the end of its error output; mend what it names, then `outlast retry`.",
+    ),
+    Kind(
+        "timeout_idle",
+        "resume_session",
+        None,
+        "The agent said nothing for longer than `idle_timeout`, with no tool call and no question open.",
+        "Raise `idle_timeout` if it was thinking; else `outlast retry`.",
+    ),
+    Kind(
+        "timeout_total",
+        "resume_session",
+        None,
+        "The turn took longer than `total_timeout`.",
+        "Raise `total_timeout`, or split the work.",
+    ),
+    Kind(
+        "transport_lost",
+        "resume_session",
+        _RESTART,
+        "The connection to the agent was lost and its end was not seen.",
+        "Send the next message: the agent is resumed.",
+    ),
+    Kind(
+        "protocol_error",
+        "resume_session",
+        None,
+        "The agent ended, or closed its output, without saying how the turn ended.",
+        "Check that the program speaks the protocol and prints `done` last.",
+    ),
+    Kind(
+        "auth_failed",
+        None,
+        None,
+        "The provider refused the agent's credentials.",
+        "Log in with the agent's own command, or let its key through with `env`; then `outlast retry`.",
+    ),
+    Kind(
+        "rate_limited",
+        "resume_session",
+        _PROVIDER,
+        "The provider asked for a pause: too many requests.",
+        "Wait a little, then `outlast retry`.",
+    ),
+    Kind(
+        "quota_exhausted",
+        None,
+        None,
+        "The account's quota or credit is used up.",
+        "Raise it with the provider or wait until it is renewed; then `outlast retry`.",
+    ),
+    Kind(
+        "provider_overloaded",
+        "resume_session",
+        _PROVIDER,
+        "The provider is overloaded or down.",
+        "Wait a little, then `outlast retry`.",
+    ),
+    Kind(
+        "session_missing",
+        "fresh_session",
+        None,
+        "The agent does not know its own session any more.",
+        "Send the next message: it begins a new agent session, and the journal says so.",
+    ),
+    Kind(
+        "session_corrupt",
+        "fresh_session",
+        None,
+        "The agent cannot read its own record of the session.",
+        "Send the next message: it begins a new agent session, and the journal says so.",
+    ),
+    Kind(
+        "version_unsupported",
+        None,
+        None,
+        "This version of the agent cannot do what was asked of it.",
+        "Install a version that `outlast agents` lists as supported; then `outlast retry`.",
+    ),
+    Kind(
+        "output_limit",
+        "resume_session",
+        None,
+        "The agent's output went over its size limit.",
+        "Ask for less output, for example into a file; then send the next message.",
+    ),
+    Kind(
+        "cancelled",
+        None,
+        None,
+        "The turn was ended on request.",
+        "Send the next message when you are ready.",
+    ),
+    Kind(
+        "unknown",
+        "resume_session",
+        None,
+        "The agent failed for a reason that outlast does not know.",
+        "Read its message and the end of its error output; then `outlast retry`.",
+    ),
+)
+TAXONOMY: Mapping[str, Kind] = {kind.code: kind for kind in _KINDS}
+
+_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "auth_failed": (
+        "401",
+        "authentication_error",
+        "invalid_api_key",
+        "invalid_authentication",
+        "permission_error",
+        "token_expired",
+        "unauthenticated",
+        "unauthorized",
+    ),
+    "rate_limited": ("429", "rate_limit", "rate_limit_error", "rate_limit_exceeded", "too_many_requests"),
+    "quota_exhausted": (
+        "402",
+        "billing_error",
+        "credit_balance_too_low",
+        "insufficient_quota",
+        "payment_required",
+        "quota_exceeded",
+        "resource_exhausted",
+        "usage_limit_exceeded",
+        "usage_limit_reached",
+    ),
+    "provider_overloaded": (
+        "502",
+        "503",
+        "529",
+        "overloaded",
+        "overloaded_error",
+        "server_is_overloaded",
+        "server_overloaded",
+        "service_unavailable",
+        "unavailable",
+    ),
+    "session_missing": (
+        "conversation_not_found",
+        "session_not_found",
+        "thread_not_found",
+        "unknown_session",
+        "unknown_thread",
+    ),
+    "session_corrupt": ("corrupt_session", "transcript_corrupt"),
+    "version_unsupported": ("unsupported_version", "upgrade_required"),
+    "output_limit": ("output_too_large",),
+    "transport_lost": ("broken_pipe", "connection_lost", "connection_reset"),
+    "cancelled": ("aborted", "canceled", "interrupted"),
+}
+_CODES = {alias: code for code, aliases in _ALIASES.items() for alias in aliases}
+
+_TEXTS = tuple(
+    (re.compile(pattern, re.IGNORECASE), code)
+    for pattern, code in (
+        (
+            r"no (conversation|session|thread|rollout) found|(session|thread|conversation) not found",
+            "session_missing",
+        ),
+        (
+            r"insufficient_quota|exceeded your current quota|usage limit|credit balance is too low",
+            "quota_exhausted",
+        ),
+        (r"rate.?limit|too many requests", "rate_limited"),
+        (r"overloaded|service (temporarily )?unavailable", "provider_overloaded"),
+        (
+            r"invalid (x-)?api.?key|incorrect api key|not logged in|please (run .{0,20})?log ?in",
+            "auth_failed",
+        ),
+    )
+)
+
+_SECRETS = (
+    re.compile(r"\b(?:sk|pk|rk|ghp|gho|ghs|ghu|glpat|xox[a-z])[-_][A-Za-z0-9_-]{6,}"),
+    re.compile(r"\bgithub_pat_\w{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\bAIza[\w-]{20,}"),
+    re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),
+    re.compile(r"(?i)(?<=\bbearer )\S+|(?<=\bbasic )[A-Za-z0-9+/=]{8,}"),
+    re.compile(r"(?<=://)[^\s/@]+(?=@)"),
+    re.compile(
+        r"(?i)(?<![A-Za-z])(?:[\w-]*(?:api[_-]?key|token|secret|passwd|password|credential)s?[\w-]*)[\"']?\s*[=:]\s*[\"']?"
+        r"([^\s\"',;&}]{4,})"
+    ),
+)
+_MASK = "[redacted]"
+
+
+def classify_exit(info: ExitInfo) -> Failure:
+    """What the end of a process says, when it never said how its turn ended."""
+    if info.oom:
+        return _exit_failure("oom_killed", "the system killed the agent for want of memory", info)
+    if info.killed:
+        return _exit_failure("cancelled", "the agent was ended on request", info)
+    if info.signal is not None:
+        return _exit_failure("crashed", f"the agent was ended by {_signal_name(info.signal)}", info)
+    if info.status is None:
+        return _exit_failure("transport_lost", "how the agent ended is not known", info)
+    if info.status:
+        return _exit_failure(
+            "exit_nonzero", f"the agent ended with status {info.status}{_status_note(info)}", info
+        )
+    return _exit_failure(
+        "protocol_error", "the agent ended with status 0 and never said that it was done", info
+    )
+
+
+def classify_code(text: str) -> str:
+    """The taxonomy's code for a structured code of an agent or provider (`rate_limit_error`, `429`);
+    `unknown` for any other."""
+    code = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text.strip()).lower()).strip("_")
+    return code if code in TAXONOMY else _CODES.get(code, "unknown")
+
+
+def classify_text(text: str) -> str:
+    """The code for a message that is known by its words; `unknown` for any other. The last resort."""
+    return next((code for pattern, code in _TEXTS if pattern.search(text)), "unknown")
+
+
+def reported(code: str, message: str, retry_after: float | None = None) -> Failure:
+    """The failure that an agent reports itself: by its code, else by known words in its message. The
+    agent's own code stays in the message when it is none of ours."""
+    known = classify_code(code)
+    if known == "unknown":
+        known = classify_text(message)
+    shown = message if code == known or not code else f"{code}: {message}" if message else code
+    return Failure(known, tidy(shown), retry_after=retry_after)
+
+
+def tidy(text: str, secrets: Iterable[str] = ()) -> str:
+    """`text` redacted and cut to what a message may hold."""
+    text = redact(text[: 2 * MESSAGE_LIMIT], secrets)
+    return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 1] + "…"
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """`text` without what looks like a credential, and without each of `secrets` (8 characters or more)."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= 8:
+            text = text.replace(secret, _MASK)
+    for pattern in _SECRETS:
+        text = pattern.sub(_mask, text)
+    return text
+
+
+def _mask(match: re.Match[str]) -> str:
+    if match.lastindex is None:
+        return _MASK
+    start, whole = match.start(1) - match.start(), match[0]
+    return whole[:start] + _MASK
+
+
+def _exit_failure(code: str, message: str, info: ExitInfo) -> Failure:
+    return Failure(code, message, signal=info.signal, exit_status=info.status)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"{signals.Signals(number).name} (signal {number})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _status_note(info: ExitInfo) -> str:
+    if info.status == 127:
+        return ": a command was not found"
+    if info.status == 126:
+        return ": a command could not be executed"
+    if info.status is not None and 128 < info.status < 160:
+        return f": perhaps its child was ended by {_signal_name(info.status - 128)}"
+    return ""
