@@ -200,6 +200,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class StartFailed:
+    """The agent cannot serve the session in this process, though its session may be intact. No prompt was
+    written and none will be."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded:
     """The agent's own terminal of `turn`: done with `stop_reason`, or failed. `cancelled` when it ended
     because it was asked to."""
@@ -223,6 +231,7 @@ AgentEvent = (
     | GateClosed
     | Usage
     | Raw
+    | StartFailed
     | TurnEnded
 )
 
@@ -236,6 +245,8 @@ class ExitInfo:
     oom: bool = False
     killed: bool = False
     """The runtime or the shim ended it (a kill began before the exit): the signal is not the agent's own."""
+    lingered: bool = False
+    """It had closed its stdout before that kill began."""
     verified: bool = True
     """The whole tree is proven gone."""
 
@@ -247,14 +258,25 @@ class Fold(Protocol):
     the adapter's `line_limit` comes to `apply_long` as its first bytes and its length.
     """
 
-    last_input: int
-    """Seq of the last input frame folded; the next line's seq is one more."""
-    turn: str | None
-    """The turn that the agent is working on, as the frames show it."""
-    open_calls: int
-    """Tool calls that have started and not ended: the idle clock stands still while there are any."""
-    ending: bool
-    """The agent has said all that it will say (done, error, end of stdout): its process may be ended."""
+    @property
+    def last_input(self) -> int:
+        """Seq of the last input frame folded; the next line's seq is one more."""
+        ...
+
+    @property
+    def turn(self) -> str | None:
+        """The turn that the agent is working on, as the frames show it."""
+        ...
+
+    @property
+    def open_calls(self) -> int:
+        """Tool calls that have started and not ended: the idle clock stands still while there are any."""
+        ...
+
+    @property
+    def ending(self) -> bool:
+        """The agent has said all that it will say (done, error, end of stdout): its process may be ended."""
+        ...
 
     def apply_in(self, line: bytes, seq: int) -> list[AgentEvent]: ...
 

@@ -274,8 +274,12 @@ def classify_exit(info: ExitInfo) -> Failure:
     """What the end of a process says, when it never said how its turn ended."""
     if info.oom:
         return _exit_failure("oom_killed", "the system killed the agent for want of memory", info)
-    if info.killed:
+    if info.killed and not info.lingered:
         return _exit_failure("cancelled", "the agent was ended on request", info)
+    if info.killed and info.status is None:
+        return _exit_failure(
+            "protocol_error", "the agent closed its output and never said that it was done", info
+        )
     if info.signal is not None:
         return _exit_failure("crashed", f"the agent was ended by {_signal_name(info.signal)}", info)
     if info.status is None:
