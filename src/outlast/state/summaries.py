@@ -1,0 +1,125 @@
+"""What became of inputs, agent sessions and restores, one line each (`show`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from outlast.clock import isoformat
+from outlast.records import types as t
+from outlast.state.messages import text_of
+
+Outcome: TypeAlias = Literal["queued", "running", "done", "failed", "interrupted", "cancelled", "parked"]
+
+
+@dataclass(slots=True)
+class TurnSummary:
+    """One accepted input and what became of it."""
+
+    turn: str
+    seq: int
+    """Of its InputAccepted."""
+    accepted_at: int
+    content: list[t.Content]
+    index: int | None = None
+    outcome: Outcome = "queued"
+    attempts: int = 0
+    started_at: int | None = None
+    ended_at: int | None = None
+    before_parked: Outcome | None = None
+    """How it had ended when it was parked; None when it was parked in mid turn."""
+    attempt_open: bool = False
+    """An attempt has begun since the turn was opened: a return takes it back."""
+    reopened: bool = False
+
+    @property
+    def input(self) -> str:
+        """The text of the input."""
+        return text_of(self.content)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "turn": self.turn,
+            "index": self.index,
+            "input": self.input,
+            "outcome": self.outcome,
+            "attempts": self.attempts,
+            "started_at": _time(self.started_at),
+            "ended_at": _time(self.ended_at),
+        }
+
+
+@dataclass(slots=True)
+class AgentSession:
+    """A provider's own session that a loop has used."""
+
+    loop: str
+    provider: str
+    provider_session: str
+    confirmed: bool
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "loop": self.loop,
+            "provider": self.provider,
+            "provider_session": self.provider_session,
+            "confirmed": self.confirmed,
+        }
+
+
+@dataclass(slots=True)
+class Restore:
+    """One restore: `cut` when its process ended before it did."""
+
+    seq: int
+    epoch: int
+    holder: str
+    from_seq: int
+    started_at: int
+    turns: list[t.PlannedTurn]
+    outcome: Literal["running", "done", "errored", "cut"] = "running"
+    ended_at: int | None = None
+    took_ms: int | None = None
+    actions: list[str] = field(default_factory=list)
+    error: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "seq": self.seq,
+            "epoch": self.epoch,
+            "holder": self.holder,
+            "from_seq": self.from_seq,
+            "started_at": _time(self.started_at),
+            "ended_at": _time(self.ended_at),
+            "outcome": self.outcome,
+            "took_ms": self.took_ms,
+            "turns": msgspec.to_builtins(self.turns),
+            "actions": list(self.actions),
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GateShown:
+    """An open gate."""
+
+    gate: str
+    turn: str | None
+    opened_at: int
+    opened: t.GateOpened
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "id": self.gate,
+            "turn": self.turn,
+            "kind": self.opened.kind,
+            "question": self.opened.question,
+            "choices": msgspec.to_builtins(self.opened.choices),
+            "opened_at": _time(self.opened_at),
+        }
+
+
+def _time(at: int | None) -> str | None:
+    return None if at is None else isoformat(at)
