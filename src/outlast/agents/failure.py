@@ -270,6 +270,16 @@ _SECRETS = (
 _MASK = "[redacted]"
 
 
+def kind_of(code: str) -> Kind:
+    """What is known of `code`; a code that is not of the taxonomy is treated as `unknown`."""
+    return TAXONOMY.get(code, TAXONOMY["unknown"])
+
+
+def recovery_of(code: str) -> Recovery | None:
+    """How a session is recovered after a failure with `code`."""
+    return kind_of(code).recovery
+
+
 def classify_exit(info: ExitInfo) -> Failure:
     """What the end of a process says, when it never said how its turn ended."""
     if info.oom:

@@ -1,0 +1,77 @@
+"""Which agents are there: the configured ones by name, and the programs that work by name without any
+configuration when they are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from outlast.agents.contract import Agent, LaunchContext
+from outlast.errors import AgentError, AgentNotFoundError
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An agent that a session can be given to."""
+
+    name: str
+    kind: str
+    version: str | None
+    """Of the program, None where it is not known without running it."""
+    path: str | None
+    """Of the program, None when it is not there."""
+    problem: str | None = None
+    """Why it cannot be launched, for a person."""
+
+
+def discover(environ: Mapping[str, str], agents: Mapping[str, Agent], workspace: str) -> list[Found]:
+    """Every agent that can be named, by name; one that could not be launched in `workspace` says why.
+    Runs no program."""
+    known = {**_installed(environ), **agents}
+    return [_look(name, known[name], environ, workspace) for name in sorted(known)]
+
+
+def resolve(name: str, agents: Mapping[str, Agent], environ: Mapping[str, str]) -> Agent:
+    """The agent of this name. Raises AgentNotFoundError, which lists the names that there are."""
+    if name in agents:
+        return agents[name]
+    installed = _installed(environ)
+    if name in installed:
+        return installed[name]
+    names = sorted({*agents, *installed})
+    there = f"there are {', '.join(names)}" if names else "there are none"
+    hint = f"add [agents.{name}] to the configuration"
+    if name in _BY_NAME:
+        hint = f"install it, for example as outlast[{name}], or {hint}"
+    raise AgentNotFoundError(f"there is no agent named {name}; {there}", hint=hint)
+
+
+def _look(name: str, agent: Agent, environ: Mapping[str, str], workspace: str) -> Found:
+    versions = agent.versions()
+    context = LaunchContext(
+        session="", loop="", workspace=workspace, environ=environ, provider_session=None, confirmed=False
+    )
+    try:
+        spec = agent.launch(context)
+    except AgentError as error:
+        return Found(name, agent.kind, None, None, problem=str(error))
+    return Found(name, agent.kind, versions.get(agent.kind), spec.argv[0])
+
+
+def _installed(environ: Mapping[str, str]) -> dict[str, Agent]:
+    found = ((name, look(environ)) for name, look in _BY_NAME.items())
+    return {name: agent for name, agent in found if agent is not None}
+
+
+def _codex(environ: Mapping[str, str]) -> Agent | None:
+    from outlast.agents.codex import Codex  # noqa: PLC0415 - only who asks for it pays for its import
+    from outlast.agents.codex.binary import find_codex  # noqa: PLC0415
+
+    try:
+        find_codex(None, environ)
+    except AgentError:
+        return None
+    return Codex()
+
+
+_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], Agent | None]] = {"codex": _codex}
