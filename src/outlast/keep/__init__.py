@@ -1,0 +1,74 @@
+"""Agents that outlive their runtime: guard, shim, spool, and the owner's side of them.
+
+An owner looks (`probe`), raises the floor (`raise_floor`, or `ShimClient.fence` to a living shim), starts
+(`start_idle`, `ShimClient.connect`, `attach`, `start`) or attaches, feeds (`input`), follows (`wait_tip`,
+`SpoolReader`), and detaches or ends (`kill`). Everything that an agent said and was told is in the spool,
+in one order, for the living and for the dead.
+"""
+
+from __future__ import annotations
+
+from outlast.keep.client import Accepted, Attached, LaunchRequest, Lost, ShimClient, ShimStatus, Started
+from outlast.keep.dead import Alive, Unknown, Verified, kill_marked, tree_dead
+from outlast.keep.errors import (
+    AttachRefusedError,
+    BelowFloorError,
+    FolderLockHeldError,
+    ForeignFolderError,
+    InputRefusedError,
+    KeepError,
+    LaunchFailedError,
+    RequestRefusedError,
+    ShimGoneError,
+    SpoolCorruptError,
+    SpoolGapError,
+    StartFailedError,
+    TreeNotDeadError,
+)
+from outlast.keep.facts import FolderFacts, GenerationFacts, InputSeen, Landing, landing, probe
+from outlast.keep.folder import AgentFolder, Claim, Generation, raise_floor
+from outlast.keep.reader import SpoolFrame, SpoolReader
+from outlast.keep.records import ExitRecord
+from outlast.keep.start import start_idle
+
+__all__ = [
+    "Accepted",
+    "AgentFolder",
+    "Alive",
+    "AttachRefusedError",
+    "Attached",
+    "BelowFloorError",
+    "Claim",
+    "ExitRecord",
+    "FolderFacts",
+    "FolderLockHeldError",
+    "ForeignFolderError",
+    "Generation",
+    "GenerationFacts",
+    "InputRefusedError",
+    "InputSeen",
+    "KeepError",
+    "Landing",
+    "LaunchFailedError",
+    "LaunchRequest",
+    "Lost",
+    "RequestRefusedError",
+    "ShimClient",
+    "ShimGoneError",
+    "ShimStatus",
+    "SpoolCorruptError",
+    "SpoolFrame",
+    "SpoolGapError",
+    "SpoolReader",
+    "StartFailedError",
+    "Started",
+    "TreeNotDeadError",
+    "Unknown",
+    "Verified",
+    "kill_marked",
+    "landing",
+    "probe",
+    "raise_floor",
+    "start_idle",
+    "tree_dead",
+]

@@ -1,0 +1,455 @@
+"""The owner's side of a living shim: attach, start, feed, follow, end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+
+from outlast.faults import point
+from outlast.keep import frames
+from outlast.keep.errors import (
+    AttachRefusedError,
+    BelowFloorError,
+    ForeignFolderError,
+    InputRefusedError,
+    KeepError,
+    LaunchFailedError,
+    RequestRefusedError,
+    ShimGoneError,
+)
+from outlast.keep.facts import ExitRecord
+from outlast.keep.fields import Fields, FieldsDamaged, Value, pack
+from outlast.keep.folder import Claim, Generation
+
+_Sending = Coroutine[None, None, asyncio.Future[frames.Frame]]
+_Send = Callable[[], _Sending]
+
+_REASONS = {
+    "seq": "its number is not the one after the last",
+    "closed": "the agent's stdin is not open",
+    "busy": "the agent has not read what it was given before",
+    "disk": "the disk refuses it",
+    "fenced": "a later owner has attached",
+    "bad_line": "it is not exactly one line of valid UTF-8 in valid escapes",
+    "too_large": "it is larger than the agent takes",
+    "started": "an agent was started already",
+    "below_floor": "a later owner has been here",
+}
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What to execute. `env` is the agent's whole environment (the marker is added to it); `input_limit` is
+    the largest line in bytes; at `spool_cap` bytes of kept spool output waits for a trim (0: no cap)."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str] = field(repr=False)
+    cwd: str
+    input_limit: int = 64 << 20
+    spool_cap: int = 4 << 30
+
+
+@dataclass(frozen=True)
+class Attached:
+    """What the shim had when we became its owner. `phase` is idle, running, terminating, draining, killing
+    or flushing; `pid` and `start_ticks` are 0 before START. `tip` is the spool's end then."""
+
+    last_input_seq: int
+    tip: int
+    phase: str
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True)
+class Started:
+    """The agent's process."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The input is durable in the spool and goes to the agent; `written` is done once the pipe has it whole.
+
+    `written` fails with ShimGoneError when this connection ends first: the spool tells the rest.
+    """
+
+    seq: int
+    written: asyncio.Future[None]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Why we are not the owner any more. `reason` is taken (by `epoch` and `holder`), detached or gone."""
+
+    reason: str
+    epoch: int = 0
+    holder: str = ""
+
+
+@dataclass(frozen=True)
+class ShimStatus:
+    """What a living shim says of itself; anyone of this user outside the agent's tree may ask."""
+
+    phase: str
+    pid: int
+    start_ticks: int
+    descendants: int
+    epoch: int
+    holder: str
+    owned: bool
+    floor: int
+    last_input_seq: int
+    written_through: int
+    base: int
+    tip: int
+    stdout: int
+    stdin_open: bool
+    blocked: bool
+    capped: bool
+    grace: float | None
+
+
+class ShimClient:
+    """One connection to a shim. Not for several tasks to attach by, but any of them may call it.
+
+    Every request raises ShimGoneError when the connection ends before its answer: whether it was done is
+    then unknown and must be looked up (attach again, or the spool).
+    """
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = generation
+        self.lost = asyncio.Event()
+        """Set once this connection owns nothing any more; `lost_by` says why."""
+        self.lost_by: Lost | None = None
+        self.tip = 0
+        """End of the last whole frame that the shim has announced."""
+        self._link = _Link(self)
+        self._tip_moved = asyncio.Event()
+
+    @classmethod
+    async def connect(cls, generation: Generation) -> ShimClient:
+        """Connect to the generation's shim. Raises ShimGoneError if there is none."""
+        client = cls(generation)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        try:
+            with generation.opened() as fd:
+                await loop.sock_connect(sock, _reach(generation, fd))
+            await loop.create_connection(lambda: client._link, sock=sock)
+        except OSError as error:
+            sock.close()
+            raise ShimGoneError(f"no shim answers in {generation.path}") from error
+        return client
+
+    async def attach(self, claim: Claim) -> Attached:
+        """Become the agent's owner; an owner of a lower epoch (or this holder's earlier connection) is cut
+        off. Raises BelowFloorError, ForeignFolderError, AttachRefusedError, ShimGoneError."""
+        point("keep.attach.before")
+        said = await self._claiming(frames.ATTACH, claim)
+        point("keep.attach.after")
+        return Attached(
+            last_input_seq=said.integer("last_input"),
+            tip=said.integer("tip"),
+            phase=said.text("phase"),
+            pid=said.integer("pid"),
+            start_ticks=said.integer("ticks"),
+        )
+
+    async def fence(self, claim: Claim) -> None:
+        """Raise the floor to the claim's epoch and cut off owners of lower ones, without owning.
+
+        Raises BelowFloorError, ForeignFolderError, AttachRefusedError, ShimGoneError.
+        """
+        await self._claiming(frames.FENCE, claim)
+
+    async def _claiming(self, kind: int, claim: Claim) -> Fields:
+        answer = await self._link.request(kind, pack(claim.fields()))
+        said = Fields(answer.payload)
+        if answer.type == frames.OK:
+            self._announced(said.integer("tip"))
+            return said
+        code = said.text("code")
+        if code == "below_floor":
+            raise BelowFloorError("a later owner has been here", floor=said.integer("floor"))
+        if code == "foreign":
+            raise ForeignFolderError("the agent belongs to another store or lineage")
+        raise AttachRefusedError(f"the shim refuses this owner: {code}", reason=code)
+
+    async def start(self, request: LaunchRequest) -> Started:
+        """Execute the agent; once per generation, by its owner.
+
+        Raises LaunchFailedError (the generation has ended), RequestRefusedError, ShimGoneError.
+        """
+        fields: dict[str, Value] = {
+            "argv": [os.fsencode(item) for item in request.argv],
+            "env": [os.fsencode(f"{name}={value}") for name, value in request.env.items()],
+            "cwd": os.fsencode(request.cwd),
+            "input_limit": request.input_limit,
+            "cap": request.spool_cap,
+        }
+        point("keep.start.send")
+        said = await self._ask(frames.START, pack(fields))
+        if said.optional("errno") is not None:
+            number, stage = said.integer("errno"), said.text("stage")
+            raise LaunchFailedError(
+                f"the agent could not be started ({stage}): {os.strerror(number)}", number=number, stage=stage
+            )
+        return Started(pid=said.integer("pid"), start_ticks=said.integer("ticks"))
+
+    async def input(self, seq: int, line: bytes) -> Accepted:
+        """Give the agent one line (with its newline) as input `seq`, which must be the one after the last
+        input *that the caller has folded*. Returns once it is durable in the spool.
+
+        Raises InputRefusedError (nothing of it is there), ShimGoneError (unknown: see `landing`).
+        """
+        point("keep.input.send")
+        return await self._feed(seq, lambda: self._link.send(frames.INPUT, line, seq=seq))
+
+    async def close_stdin(self, seq: int) -> Accepted:
+        """Close the agent's stdin behind all inputs; it takes an input's number. Errors as for `input`."""
+        return await self._feed(seq, lambda: self._link.send(frames.STDIN_CLOSED, b"", seq=seq))
+
+    async def _feed(self, seq: int, send: _Send) -> Accepted:
+        written = self._link.expect_written(seq)
+        try:
+            answer = await (await send())
+        except KeepError:
+            self._link.forget_written(seq, written)
+            raise
+        if answer.type == frames.ACCEPTED:
+            return Accepted(seq, written)
+        self._link.forget_written(seq, written)
+        said = Fields(answer.payload)
+        reason = said.text("code")
+        raise InputRefusedError(
+            f"input {seq} was refused: {_REASONS.get(reason, reason)}",
+            reason=reason,
+            last_seq=said.integer("last_input"),
+        )
+
+    async def kill(self, grace: float = 0.0) -> ExitRecord:
+        """End the agent and its whole tree: SIGTERM, `grace` seconds, SIGKILL. Returns once nothing of it is
+        left; the shim has then ended too. Bound it: a process in an uninterruptible call can take long."""
+        said = await self._ask(frames.KILL, pack({"grace_ms": int(grace * 1000)}))
+        return ExitRecord.of(said, by="shim")
+
+    async def set_grace(self, seconds: float | None) -> None:
+        """How long the agent may go on unowned and silent before it is ended; None: for ever."""
+        await self._ask(frames.GRACE, pack({"grace_ms": None if seconds is None else int(seconds * 1000)}))
+
+    async def trim(self, offset: int) -> int:
+        """Let go of whole segments below the spool offset; returns the first kept offset."""
+        said = await self._ask(frames.TRIM, pack({"offset": offset}))
+        return said.integer("base")
+
+    async def detach(self) -> None:
+        """Give up ownership; the agent goes on, the orphan grace begins. The connection stays open."""
+        await self._ask(frames.DETACH, b"")
+        self._lose(Lost("detached"))
+
+    async def status(self) -> ShimStatus:
+        """What the shim says of itself; no ownership needed."""
+        said = await self._ask(frames.STATUS, b"")
+        grace = said.optional("grace_ms")
+        return ShimStatus(
+            phase=said.text("phase"),
+            pid=said.integer("pid"),
+            start_ticks=said.integer("ticks"),
+            descendants=said.integer("descendants"),
+            epoch=said.integer("epoch"),
+            holder=said.text("holder"),
+            owned=bool(said.integer("owned")),
+            floor=said.integer("floor"),
+            last_input_seq=said.integer("last_input"),
+            written_through=said.integer("written"),
+            base=said.integer("base"),
+            tip=said.integer("tip"),
+            stdout=said.integer("stdout"),
+            stdin_open=bool(said.integer("stdin_open")),
+            blocked=bool(said.integer("blocked")),
+            capped=bool(said.integer("capped")),
+            grace=None if grace is None else grace / 1000,
+        )
+
+    async def _ask(self, kind: int, payload: bytes) -> Fields:
+        answer = await self._link.request(kind, payload)
+        said = Fields(answer.payload)
+        if answer.type == frames.REFUSED:
+            reason = said.text("code")
+            raise RequestRefusedError(
+                f"the shim refused the request: {_REASONS.get(reason, reason)}", reason=reason
+            )
+        return said
+
+    async def wait_tip(self, offset: int) -> int:
+        """Wait until the spool has frames beyond `offset`, or nothing more will be announced here (`lost` is
+        set). Returns the tip."""
+        while self.tip <= offset and not self.lost.is_set():
+            self._tip_moved.clear()
+            await self._tip_moved.wait()
+        return self.tip
+
+    async def close(self) -> None:
+        """End the connection; an agent that we own goes on unowned."""
+        await self._link.close()
+
+    def _announced(self, tip: int) -> None:
+        self.tip = max(self.tip, tip)
+        self._tip_moved.set()
+
+    def _lose(self, why: Lost) -> None:
+        if self.lost_by is None:
+            self.lost_by = why
+            self.lost.set()
+            self._tip_moved.set()
+
+
+class _Link(asyncio.Protocol):
+    """Frames over the connection, and whose answer is whose."""
+
+    def __init__(self, client: ShimClient) -> None:
+        self._client = client
+        self._decoder = frames.Decoder()
+        self._transport: asyncio.Transport | None = None
+        self._next = 1
+        self._asked: dict[int, asyncio.Future[frames.Frame]] = {}
+        self._written: dict[int, list[asyncio.Future[None]]] = {}
+        self._closed = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._sending = asyncio.Lock()
+        self._heard = False
+
+    # --- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what a stream socket gives
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        try:
+            for frame in self._decoder.feed(data):
+                self._take(frame)
+        except (frames.FrameDamaged, FieldsDamaged):
+            if self._transport is not None:
+                self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._writable.set()
+        error = self._gone()
+        waiting: list[asyncio.Future[frames.Frame] | asyncio.Future[None]] = [*self._asked.values()]
+        for futures in self._written.values():
+            waiting += futures
+        self._asked, self._written = {}, {}
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                # A caller that no longer waits is no reason for a warning.
+                future.exception()
+        self._client._lose(Lost("gone"))
+        self._closed.set()
+
+    def _gone(self) -> KeepError:
+        if not self._heard:
+            return AttachRefusedError(
+                "the shim closed the door: another user, a process of the agent's own tree, or no shim any more",
+                reason="not_admitted",
+            )
+        return ShimGoneError("the connection to the shim has ended")
+
+    def _take(self, frame: frames.Frame) -> None:
+        if frame.type == frames.TIP:
+            self._client._announced(frame.seq)
+        elif frame.type == frames.WRITTEN:
+            for future in self._written.pop(frame.seq, []):
+                if not future.done():
+                    future.set_result(None)
+        elif frame.type == frames.LOST:
+            said = Fields(frame.payload)
+            self._client._lose(Lost("taken", said.integer("epoch"), said.text("holder")))
+        else:
+            answered = self._asked.pop(frame.offset, None)
+            if answered is not None and not answered.done():
+                answered.set_result(frame)
+
+    # --- the client's side
+
+    def expect_written(self, seq: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._written.setdefault(seq, []).append(future)
+        return future
+
+    def forget_written(self, seq: int, future: asyncio.Future[None]) -> None:
+        futures = self._written.get(seq, [])
+        if future in futures:
+            futures.remove(future)
+        future.cancel()
+
+    def _begin(self) -> tuple[int, asyncio.Future[frames.Frame], asyncio.Transport]:
+        if self._transport is None:
+            raise self._gone()
+        number, self._next = self._next, self._next + 1
+        future: asyncio.Future[frames.Frame] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future
+        return number, future, self._transport
+
+    async def send(self, kind: int, payload: bytes, *, seq: int = 0) -> asyncio.Future[frames.Frame]:
+        """Send a message; the future is its answer. Raises ShimGoneError.
+
+        A cancellation in the middle ends the connection: the next message must not continue half of this.
+        """
+        async with self._sending:
+            if self._transport is None:
+                raise self._gone()
+            number, self._next = self._next, self._next + 1
+            future: asyncio.Future[frames.Frame] = asyncio.get_running_loop().create_future()
+            self._asked[number] = future
+            transport = self._transport
+            try:
+                for part, flags in _parts(payload):
+                    transport.write(frames.encode(kind, part, flags=flags, seq=seq, offset=number))
+                    await self._writable.wait()
+            except asyncio.CancelledError:
+                transport.abort()
+                raise
+            return future
+
+    async def request(self, kind: int, payload: bytes) -> frames.Frame:
+        return await (await self.send(kind, payload))
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+            await self._closed.wait()
+
+
+def _parts(payload: bytes) -> Iterator[tuple[bytes, int]]:
+    """(part, flags): MORE on all but the last, FIRST on the first."""
+    size = frames.MAX_PAYLOAD
+    count = max(1, -(-len(payload) // size))
+    for index in range(count):
+        flags = (frames.MORE if index < count - 1 else 0) | (frames.FIRST if index == 0 else 0)
+        yield payload[index * size : (index + 1) * size], flags
+
+
+def _reach(generation: Generation, fd: int) -> str:
+    # A socket's path has at most 107 bytes; through the descriptor it is short wherever the folder lies.
+    if sys.platform == "linux":
+        return f"/proc/self/fd/{fd}/sock"
+    return str(generation.path / "sock")

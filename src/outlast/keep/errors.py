@@ -1,0 +1,126 @@
+"""What can go wrong between a runtime and its agents' shims.
+
+KeepError
+├── FolderLockHeldError     a living shim (or an owner raising the floor) has the folder: attach instead
+├── BelowFloorError         a later owner has been here
+├── ForeignFolderError      the folder belongs to another store or lineage
+├── TreeNotDeadError        something of the generation before still lives, or may
+├── StartFailedError        no shim could be started, or it answered nonsense
+├── LaunchFailedError       the agent's program could not be executed
+├── ShimGoneError           there is no shim to speak to, or the connection to it has ended
+├── AttachRefusedError      the shim does not take this process for an owner
+├── RequestRefusedError     the shim refused a request; `reason` says why
+│   └── InputRefusedError   the input is not in the agent and never will be by this request
+├── SpoolGapError           the spool begins after the cursor
+└── SpoolCorruptError       bytes in the middle of the spool are no frame
+"""
+
+from __future__ import annotations
+
+from outlast.errors import OutlastError
+
+
+class KeepError(OutlastError):
+    """Base of what the keep raises."""
+
+
+class FolderLockHeldError(KeepError):
+    """A living shim holds the agent folder; attach to it. `pid` is the holder's, 0 if unknown."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, pid: int = 0) -> None:
+        super().__init__(message, hint="attach to the shim that is there")
+        self.pid = pid
+
+
+class BelowFloorError(KeepError):
+    """A later owner has been here; `floor` is the highest epoch that the folder has seen."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, floor: int) -> None:
+        super().__init__(message, hint="this owner has been replaced: give up the session")
+        self.floor = floor
+
+
+class ForeignFolderError(KeepError):
+    """The agent folder belongs to another store or another lineage of the session."""
+
+
+class TreeNotDeadError(KeepError):
+    """Something of an earlier agent still lives, or cannot be ruled out. `alive` tells which, `evidence`
+    why; `generation` is its number."""
+
+    def __init__(self, message: str, *, alive: bool, evidence: str, generation: int) -> None:
+        super().__init__(message, hint="wait for its guard, or end what is left with `outlast doctor`")
+        self.alive = alive
+        self.evidence = evidence
+        self.generation = generation
+
+
+class StartFailedError(KeepError):
+    """No shim could be started; nothing runs."""
+
+
+class LaunchFailedError(KeepError):
+    """The agent's program could not be executed. `number` is the errno; `stage` is prepare, cwd, exec or fork."""
+
+    def __init__(self, message: str, *, number: int, stage: str) -> None:
+        super().__init__(message, hint="check the agent's command and working folder")
+        self.number = number
+        self.stage = stage
+
+
+class ShimGoneError(KeepError):
+    """No shim answers, or the connection has ended. The spool and the exit record tell the rest."""
+
+
+class AttachRefusedError(KeepError):
+    """The shim does not take this process for an owner. `reason` is malformed, foreign, other_holder or
+    disk, or not_admitted: another user, or a process out of the agent's own tree."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class RequestRefusedError(KeepError):
+    """The shim refused the request. `reason` is fenced, started, below_floor, malformed or unknown."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class InputRefusedError(RequestRefusedError):
+    """The input was not taken and left no trace. `reason` is seq, closed, busy, disk, fenced, bad_line or
+    too_large; `last_seq` is the number of the last input that the shim has."""
+
+    def __init__(self, message: str, *, reason: str, last_seq: int) -> None:
+        super().__init__(message, reason=reason)
+        self.last_seq = last_seq
+
+
+class SpoolGapError(KeepError):
+    """The first kept frame lies past the cursor: what was between is gone, its outcome unknown."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, *, cursor: int, first: int) -> None:
+        super().__init__(message)
+        self.cursor = cursor
+        self.first = first
+
+
+class SpoolCorruptError(KeepError):
+    """Bytes at `offset` in the middle of the spool are no frame; everything before them is good."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, *, offset: int, reason: str) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.reason = reason

@@ -1,0 +1,258 @@
+"""A look at an agent folder that changes nothing, and what it says about an input."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from enum import Enum
+
+from outlast.keep import frames, layout, proc
+from outlast.keep.fields import Fields, FieldsDamaged
+from outlast.keep.folder import AgentFolder, Generation
+from outlast.keep.records import ExitRecord
+
+__all__ = ["ExitRecord", "FolderFacts", "GenerationFacts", "InputSeen", "Landing", "landing", "probe"]
+
+
+@dataclass(frozen=True)
+class FloorFacts:
+    """The highest epoch that the folder has seen, and whose folder it is."""
+
+    store_id: str
+    lineage: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class InputSeen:
+    """A whole input in the spool; `digest` is the SHA-256 of its bytes (b"" for a close of stdin)."""
+
+    seq: int
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class ProcessFacts:
+    """A process of ours: its pid counts only together with its start ticks, boot and pid namespace."""
+
+    role: str
+    pid: int
+    start_ticks: int
+    pid_ns: str
+    boot: str
+    alive: bool
+
+
+@dataclass(frozen=True)
+class GenerationFacts:
+    """One agent life, as it lies there. `fault` names damage in its files; then the rest is what was readable.
+
+    `inputs` are those in the kept spool; `last_input` and `written_through` also count what was trimmed.
+    `tip` is the end of its last whole frame.
+    """
+
+    generation: Generation
+    marker: str
+    shim: ProcessFacts | None
+    guard: ProcessFacts | None
+    agent_pid: int
+    exit: ExitRecord | None
+    last_input: int
+    last_digest: bytes
+    written_through: int
+    inputs: tuple[InputSeen, ...]
+    base: int
+    tip: int
+    fault: str
+
+    @property
+    def shim_alive(self) -> bool:
+        return self.shim is not None and self.shim.alive
+
+
+@dataclass(frozen=True)
+class FolderFacts:
+    """An agent folder. `lock_holder` is the pid that holds the lock (0: in another pid namespace), None: free."""
+
+    folder: AgentFolder
+    floor: FloorFacts | None
+    lock_holder: int | None
+    latest: GenerationFacts | None
+    fault: str = ""
+
+    @property
+    def shim_alive(self) -> bool:
+        """Whether a shim can be attached to."""
+        return self.latest is not None and self.latest.shim_alive and self.latest.exit is None
+
+
+def probe(folder: AgentFolder) -> FolderFacts:
+    """Look at the folder and its newest generation. Reads the whole kept spool, in constant memory but for
+    the list of its inputs. Raises OSError other than a missing folder. Never inside `folder.locked()`."""
+    try:
+        with folder.opened() as fd:
+            fault, floor = "", None
+            try:
+                found = layout.read_floor(fd)
+                floor = None if found is None else FloorFacts(found.store_id, found.lineage, found.epoch)
+            except FieldsDamaged as damage:
+                fault = f"the floor is damaged: {damage}"
+            holder = layout.lock_holder(layout.LOCK, dir_fd=fd)
+    except FileNotFoundError:
+        return FolderFacts(folder, None, None, None)
+    latest = folder.latest()
+    return FolderFacts(folder, floor, holder, None if latest is None else look(latest), fault)
+
+
+def look(generation: Generation) -> GenerationFacts:
+    """Look at one generation. Raises OSError."""
+    fault, identity, record = "", None, None
+    with generation.opened() as fd:
+        try:
+            identity = layout.read_record(layout.ID, dir_fd=fd)
+            record = ExitRecord.read(fd)
+        except FieldsDamaged as damage:
+            fault = f"a record is damaged: {damage}"
+    scan = _Scan()
+    scan.run(generation)
+    return GenerationFacts(
+        generation=generation,
+        marker=identity.text("marker") if identity else "",
+        shim=_process("shim", identity) if identity else None,
+        guard=_process("guard", identity) if identity else None,
+        agent_pid=scan.agent_pid,
+        exit=record,
+        last_input=scan.last_input,
+        last_digest=scan.last_digest,
+        written_through=scan.written_through,
+        inputs=tuple(scan.inputs),
+        base=scan.base,
+        tip=scan.tip,
+        fault=fault or scan.fault,
+    )
+
+
+def _process(role: str, identity: Fields) -> ProcessFacts:
+    pid, ticks = identity.integer(f"{role}_pid"), identity.integer(f"{role}_ticks")
+    boot, pid_ns = identity.text("boot"), identity.text("pid_ns")
+    here = boot == proc.boot_id() and pid_ns == proc.pid_namespace()
+    return ProcessFacts(role, pid, ticks, pid_ns, boot, here and proc.is_alive(pid, ticks))
+
+
+class _Scan:
+    """Walks a spool by its headers: outputs are skipped unread but for their place."""
+
+    def __init__(self) -> None:
+        self.base = 0
+        self.tip = 0
+        self.agent_pid = 0
+        self.last_input = 0
+        self.last_digest = b""
+        self.written_through = 0
+        self.inputs: list[InputSeen] = []
+        self.fault = ""
+        self._digest = hashlib.sha256()
+
+    def run(self, generation: Generation) -> None:
+        path = os.fsencode(generation.path)
+        bases = layout.segments(path)
+        self.base = self.tip = bases[0] if bases else 0
+        for base in bases:
+            if base != self.tip:
+                self.fault = f"the spool has a hole at {self.tip}"
+                return
+            try:
+                with (generation.path / os.fsdecode(layout.segment_name(base))).open("rb") as file:
+                    data = file.read()
+            except FileNotFoundError:
+                # Trimmed under our eyes: its frames are folded already.
+                self.tip = next((later for later in bases if later > base), base)
+                continue
+            if not self._walk(data, base):
+                return
+
+    def _walk(self, data: bytes, base: int) -> bool:
+        position = 0
+        try:
+            while position < len(data):
+                seen = frames.peek(data, position)
+                if seen is None or position + frames.HEADER_SIZE + seen[2] > len(data):
+                    return False
+                kind, _, length, _, _ = seen
+                end = position + frames.HEADER_SIZE + length
+                if kind != frames.OUTPUT or end == len(data):
+                    whole = frames.decode(data, position)
+                    if whole is not None:
+                        self._take(whole[0])
+                position = end
+                self.tip = base + end
+        except frames.FrameDamaged as damage:
+            torn = damage.end >= len(data) or not any(data[position:].strip(b"\0"))
+            if not torn:
+                self.fault = f"the spool is damaged at {base + position}: {damage.reason}"
+            return False
+        except FieldsDamaged as damage:
+            self.fault = f"the frame at {base + position} of the spool is malformed: {damage}"
+            return False
+        return True
+
+    def _take(self, frame: frames.Frame) -> None:
+        if frame.type == frames.INPUT:
+            if frame.flags & frames.FIRST:
+                self._digest = hashlib.sha256()
+            self._digest.update(frame.payload)
+            if not frame.more:
+                self._seen(frame.seq, self._digest.digest())
+        elif frame.type == frames.STDIN_CLOSED and frame.seq:
+            self._seen(frame.seq, b"")
+        elif frame.type == frames.WRITTEN:
+            self.written_through = frame.seq
+        elif frame.type == frames.STARTED:
+            self.agent_pid = Fields(frame.payload).integer("pid")
+        elif frame.type == frames.HEAD:
+            said = Fields(frame.payload)
+            self.last_input = said.integer("last_input")
+            self.last_digest = said.blob("last_digest")
+            self.written_through = said.integer("written")
+
+    def _seen(self, seq: int, digest: bytes) -> None:
+        self.last_input, self.last_digest = seq, digest
+        self.inputs.append(InputSeen(seq, digest))
+
+
+class Landing(Enum):
+    """What the spool proves about a reserved input."""
+
+    ACCEPTED = "accepted"
+    """The living shim has it: never send it again."""
+    SEND_NOW = "send_now"
+    """Never written, and the agent lives: send it now, under the same key."""
+    NEVER_WRITTEN = "never_written"
+    """Never written, and the agent is dead: it goes back to the queue."""
+    PERHAPS_WRITTEN = "perhaps_written"
+    """The dead shim had it, perhaps half of it was in the pipe: unknown, landing evidence decides."""
+    WRITTEN = "written"
+    """The dead agent's pipe had it whole: landed or not by evidence, never sent again without it."""
+    OTHER_WRITER = "other_writer"
+    """Another input has this number, or numbers are missing: stop."""
+
+
+def landing(facts: GenerationFacts, seq: int, digest: bytes) -> Landing:
+    """What was found for the reserved input `seq` whose bytes have this SHA-256 digest. Pure.
+
+    A spool with a `fault` proves nothing about what lies behind it: inputs that are not seen there are
+    PERHAPS_WRITTEN. So are inputs of a spool that lost its end with the machine: a synced input is never
+    lost, so one that is not there was never accepted.
+    """
+    known = {seen.seq: seen.digest for seen in facts.inputs} | {facts.last_input: facts.last_digest}
+    if seq in known and known[seq] != digest:
+        return Landing.OTHER_WRITER
+    living = facts.shim_alive and facts.exit is None
+    if seq <= facts.last_input:
+        if living:
+            return Landing.ACCEPTED
+        return Landing.WRITTEN if seq <= facts.written_through else Landing.PERHAPS_WRITTEN
+    if living:
+        return Landing.SEND_NOW if seq == facts.last_input + 1 else Landing.OTHER_WRITER
+    return Landing.PERHAPS_WRITTEN if facts.fault else Landing.NEVER_WRITTEN

@@ -1,0 +1,148 @@
+"""The runtime's view of an agent folder: one per (session, loop), with a folder per agent life in it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from outlast.faults import point
+from outlast.keep import layout
+from outlast.keep.errors import BelowFloorError, FolderLockHeldError, ForeignFolderError
+from outlast.keep.fields import Value
+
+# A POSIX lock does not exclude threads of one process, and closing any descriptor drops it.
+_in_this_process = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """In whose name an owner comes: the store, the session's lineage, the lease's epoch and its holder.
+
+    Only the holder of a lease can make one. `holder` tells two owners of one epoch apart (there are none,
+    unless a store was copied); it is the incarnation's id.
+    """
+
+    store_id: str
+    lineage: str
+    epoch: int
+    holder: str
+
+    def fields(self) -> dict[str, Value]:
+        """As the shim reads it."""
+        return {
+            "store_id": self.store_id,
+            "lineage": self.lineage,
+            "epoch": self.epoch,
+            "holder": self.holder,
+        }
+
+
+@dataclass(frozen=True)
+class AgentFolder:
+    """An agent folder, by its absolute path (record it: nothing else finds the shim again)."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path) -> AgentFolder:
+        """Make the folder (0700, parents too) if it is not there. Raises OSError."""
+        path = path.absolute()
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return cls(path)
+
+    def generation(self, number: int) -> Generation:
+        """The generation of this number, whether it exists or not."""
+        return Generation(self, number)
+
+    def latest(self) -> Generation | None:
+        """The newest generation; None if there is none. Raises OSError."""
+        try:
+            number = layout.latest_generation(os.fsencode(self.path))
+        except FileNotFoundError:
+            return None
+        return Generation(self, number) if number else None
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of the folder. Raises FileNotFoundError."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the folder's lock: no shim lives, none can begin. Gives a descriptor of the folder.
+
+        Raises FolderLockHeldError. Do not await inside: the lock also excludes this process's threads.
+        """
+        with _in_this_process, self.opened() as fd:
+            lock = os.open(layout.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=fd)
+            try:
+                if not layout.try_lock(lock):
+                    raise FolderLockHeldError("a living shim holds the agent folder")
+                yield fd
+            finally:
+                os.close(lock)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One agent life: guard, shim, agent, and the folder that tells of them for ever."""
+
+    folder: AgentFolder
+    number: int
+
+    @property
+    def name(self) -> str:
+        return layout.generation_name(self.number)
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path / self.name
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of the generation's folder. Raises FileNotFoundError."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def stderr_tail(self, limit: int = 65536) -> bytes:
+        """The last bytes that the agent wrote to stderr. Private: it may hold anything."""
+        tail = b""
+        for name in ("stderr.log", "stderr.log.1"):
+            try:
+                tail = (self.path / name).read_bytes() + tail
+            except FileNotFoundError:
+                continue
+            if len(tail) >= limit:
+                break
+        return tail[-limit:]
+
+
+def raise_floor(folder: AgentFolder, claim: Claim) -> None:
+    """Make the claim's epoch the folder's floor, durably, while no shim lives: no shim of a lower epoch can
+    begin afterwards, and none runs.
+
+    Raises FolderLockHeldError (fence the living shim instead), BelowFloorError, ForeignFolderError, OSError.
+    """
+    with folder.locked() as fd:
+        floor = layout.read_floor(fd)
+        if floor is not None:
+            if (floor.store_id, floor.lineage) != (claim.store_id, claim.lineage):
+                raise ForeignFolderError("the agent folder belongs to another store or lineage")
+            if claim.epoch < floor.epoch:
+                raise BelowFloorError("a later owner has been here", floor=floor.epoch)
+            if claim.epoch == floor.epoch:
+                return
+        point("keep.floor.before")
+        layout.write_floor(fd, layout.Floor(claim.store_id, claim.lineage, claim.epoch))
+        point("keep.floor.after")

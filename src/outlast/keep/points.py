@@ -1,0 +1,40 @@
+"""Fault points inside the shim and the guard: the plan of `outlast.faults`, without its imports.
+
+`OUTLAST_FAULTS` is a comma-separated list of `NAME[@N]=ACTION` with the actions `kill`, `stop`, `skip` and
+`raise:ERRNO`; without it nothing happens.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+_KILL, _STOP = 9, 19
+_plan: dict[str, tuple[int | None, str]] = {}
+_passed: dict[str, int] = {}
+
+
+def load(text: str) -> None:
+    """Take the plan `text`; called once at the start of the process."""
+    for item in filter(None, text.split(",")):
+        target, _, action = item.partition("=")
+        name, at, count = target.partition("@")
+        _plan[name] = (int(count) if at else None, action)
+
+
+def point(name: str) -> bool:
+    """Pass the fault point `name`; True means: leave the step out. Raises OSError when told to."""
+    if name not in _plan:
+        return False
+    _passed[name] = passed = _passed.get(name, 0) + 1
+    wanted, action = _plan[name]
+    if action in ("kill", "stop"):
+        if passed == (wanted or 1):
+            os.kill(os.getpid(), _KILL if action == "kill" else _STOP)
+        return False
+    if wanted is not None and passed != wanted:
+        return False
+    if action.startswith("raise:"):
+        number = getattr(errno, action[6:])
+        raise OSError(number, os.strerror(number))
+    return action == "skip"

@@ -1,0 +1,73 @@
+"""How an agent's life ended, as its shim or its guard wrote it down."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from outlast.keep import layout
+from outlast.keep.fields import Fields
+
+
+@dataclass(frozen=True)
+class ExitRecord:
+    """The end of a generation.
+
+    `verified`: the recorder is subreaper of the whole tree and had no child left (ECHILD). `exit_status` or
+    `signal` is the agent's own end, both None if it never ran or (by the guard) was not seen to end.
+    `killed` says who ended it: owner, orphaned, terminated, idle (no START came), empty for nobody.
+    `oom`: a SIGKILL from nobody here while the kernel was killing for memory. `complete` is False while
+    output of the dead agent still waits for a full disk. Only the shim knows `stdout_end`, the inputs and
+    the launch error. `boottime` is CLOCK_BOOTTIME, `wall` the wall clock, both in nanoseconds.
+    """
+
+    by: Literal["shim", "guard"]
+    verified: bool
+    complete: bool
+    exit_status: int | None
+    signal: int | None
+    killed: str
+    oom: bool
+    max_rss_kib: int
+    launch_errno: int | None
+    launch_stage: str
+    stdout_end: int | None
+    last_input: int | None
+    last_digest: bytes
+    written_through: int | None
+    wall: int
+    boottime: int
+
+    @classmethod
+    def of(cls, said: Fields, *, by: Literal["shim", "guard"]) -> ExitRecord:
+        """From a record or a frame. Raises FieldsDamaged."""
+        status = said.optional("status")
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        return cls(
+            by=by,
+            verified=bool(said.integer("verified")),
+            complete=bool(said.integer("complete", 1)),
+            exit_status=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
+            killed=said.text("killed", ""),
+            oom=bool(said.integer("oom", 0)),
+            max_rss_kib=said.integer("max_rss", 0),
+            launch_errno=said.optional("launch_errno"),
+            launch_stage=said.text("launch_stage", ""),
+            stdout_end=said.optional("stdout_end"),
+            last_input=said.optional("last_input"),
+            last_digest=said.blob("last_digest", b""),
+            written_through=said.optional("written"),
+            wall=said.integer("wall"),
+            boottime=said.integer("boottime"),
+        )
+
+    @classmethod
+    def read(cls, generation_fd: int) -> ExitRecord | None:
+        """The shim's record, else the guard's, else None. Raises FieldsDamaged."""
+        said = layout.read_record(layout.EXIT, dir_fd=generation_fd)
+        if said is not None:
+            return cls.of(said, by="shim")
+        said = layout.read_record(layout.GUARD, dir_fd=generation_fd)
+        return None if said is None else cls.of(said, by="guard")

@@ -1,0 +1,200 @@
+"""The shim's side of the spool: an append-only log of frames in segments, that never drops anything.
+
+Standard library only, light parts only.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import time
+
+from . import frames, layout
+from .fields import pack
+from .points import point
+
+_MANY_NOTES = 256
+
+
+def boottime() -> int:
+    """Nanoseconds on a clock that counts suspend and never steps."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def sync(fd: int) -> None:
+    """Make a file's bytes durable."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+class DiskRefused(Exception):  # noqa: N818 - caught inside the shim only
+    """The frame is not in the spool: the disk took none of it, and what it took was cut off again."""
+
+
+class Spool:
+    """Append, sync, trim. `tip` is the end of the last whole frame, `base` the first kept offset."""
+
+    def __init__(self, dir_fd: int, boot: str) -> None:
+        self._dir = dir_fd
+        self._boot = boot
+        self._bases: list[int] = []
+        self._fd = -1
+        self._size = 0
+        self._notes: list[tuple[int, int, bytes, int, int]] = []
+        self.unsynced = False
+        self.tip = 0
+        self.stdout = 0
+        """Bytes of the agent's stdout that the spool holds or has held."""
+        self.last_input = 0
+        self.last_digest = b""
+        self.written_through = 0
+        self.careful = True
+        """Whether a full segment is synced before the next one is begun."""
+        self._rotate()
+
+    @property
+    def base(self) -> int:
+        return self._bases[0]
+
+    @property
+    def kept(self) -> int:
+        """Bytes on disk."""
+        return self.tip - self.base
+
+    def append(self, kind: int, payload: bytes | memoryview = b"", *, flags: int = 0, seq: int = 0) -> int:
+        """Put one frame at the end and say where it begins. Raises DiskRefused: then nothing of it is there."""
+        self._flush_notes()
+        return self._append(kind, payload, flags, seq)
+
+    def note(self, kind: int, payload: bytes = b"", *, flags: int = 0, seq: int = 0) -> None:
+        """Put a frame that must not fail: on a full disk it waits and goes before the next one."""
+        try:
+            self.append(kind, payload, flags=flags, seq=seq)
+        except DiskRefused:
+            # Only arrivals and departures can pile up, and the last ones say it all.
+            del self._notes[: -_MANY_NOTES + 1]
+            self._notes.append((kind, flags, payload, seq, boottime()))
+
+    def flush(self) -> bool:
+        """Try to put the notes that wait; False if the disk still refuses."""
+        try:
+            self._flush_notes()
+        except DiskRefused:
+            return False
+        return True
+
+    def _flush_notes(self) -> None:
+        while self._notes:
+            kind, flags, payload, seq, at = self._notes[0]
+            self._append(kind, payload, flags, seq, at=at)
+            del self._notes[0]
+
+    def _append(
+        self, kind: int, payload: bytes | memoryview, flags: int, seq: int, at: int | None = None
+    ) -> int:
+        size = frames.HEADER_SIZE + len(payload)
+        if self._size + size > layout.SEGMENT_SIZE:
+            self._rotate()
+        begin = self.tip
+        head = frames.header(
+            kind, payload, flags=flags, seq=seq, offset=self.stdout, time=boottime() if at is None else at
+        )
+        try:
+            point("keep.spool.append")
+            self._put(head, payload)
+        except OSError as error:
+            self._cut_back()
+            raise DiskRefused(str(error)) from None
+        self._size += size
+        self.tip += size
+        self.unsynced = True
+        if kind == frames.OUTPUT:
+            self.stdout += len(payload)
+        elif kind == frames.WRITTEN:
+            self.written_through = seq
+        return begin
+
+    def _put(self, head: bytes, payload: bytes | memoryview) -> None:
+        done = os.writev(self._fd, (head, payload)) if payload else os.write(self._fd, head)
+        while done < len(head) + len(payload):
+            if done < len(head):
+                done += os.write(self._fd, head[done:])
+            else:
+                done += os.write(self._fd, memoryview(payload)[done - len(head) :])
+
+    def _cut_back(self) -> None:
+        try:
+            os.ftruncate(self._fd, self._size)
+        except OSError:
+            # The reader stops at the torn frame; O_APPEND is not used, so the next frame goes over it.
+            pass
+        os.lseek(self._fd, self._size, os.SEEK_SET)
+
+    def _rotate(self) -> None:
+        payload = pack(
+            {
+                "version": frames.VERSION,
+                "boot": self._boot,
+                "wall": time.time_ns(),
+                "base": self.tip,
+                "last_input": self.last_input,
+                "last_digest": self.last_digest,
+                "written": self.written_through,
+            }
+        )
+        head = frames.encode(frames.HEAD, payload, offset=self.stdout, time=boottime())
+        name = layout.segment_name(self.tip)
+        fd = -1
+        try:
+            if self.careful and self._fd >= 0:
+                self.sync()
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600, dir_fd=self._dir)
+            layout.write_all(fd, head, 0)
+            os.lseek(fd, len(head), os.SEEK_SET)
+            os.fsync(self._dir)
+        except OSError as error:
+            if fd >= 0:
+                os.close(fd)
+                os.unlink(name, dir_fd=self._dir)
+            raise DiskRefused(str(error)) from None
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = fd
+        self._bases.append(self.tip)
+        self._size = len(head)
+        self.tip += len(head)
+
+    def sync(self) -> None:
+        """Make everything appended so far in this segment durable. Raises OSError."""
+        if self.unsynced:
+            sync(self._fd)
+            self.unsynced = False
+
+    def take_back(self, begin: int) -> None:
+        """Remove the last frame, which begins there: it could not be made durable, so it must not be there."""
+        self._size -= self.tip - begin
+        self.tip = begin
+        self._cut_back()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes of one frame that the spool holds. Raises OSError."""
+        index = bisect.bisect_right(self._bases, offset) - 1
+        base = self._bases[index]
+        if index == len(self._bases) - 1:
+            return os.pread(self._fd, length, offset - base)
+        fd = os.open(layout.segment_name(base), os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._dir)
+        try:
+            return os.pread(fd, length, offset - base)
+        finally:
+            os.close(fd)
+
+    def trim(self, offset: int) -> None:
+        """Delete whole segments that end at or below `offset`; the current one always stays."""
+        while len(self._bases) > 1 and self._bases[1] <= offset:
+            try:
+                os.unlink(layout.segment_name(self._bases[0]), dir_fd=self._dir)
+            except FileNotFoundError:
+                pass
+            del self._bases[0]

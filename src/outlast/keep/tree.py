@@ -1,0 +1,79 @@
+"""Whether anything of a generation's process tree still lives.
+
+Standard library only, light parts only: the shim asks this of the generation before its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import layout, proc
+from .fields import FieldsDamaged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .fields import Fields
+
+DEAD, ALIVE, UNKNOWN = "dead", "alive", "unknown"
+
+
+class Verdict:
+    """The answer, what it rests on, and the processes that it names."""
+
+    __slots__ = ("evidence", "pids", "state")
+
+    def __init__(self, state: str, evidence: str, pids: list[int] | None = None) -> None:
+        self.state = state
+        self.evidence = evidence
+        self.pids = pids or []
+
+
+def look(generation_fd: int) -> Verdict:
+    """Judge the generation in this folder; changes nothing."""
+    try:
+        for name in (layout.EXIT, layout.GUARD):
+            record = layout.read_record(name, dir_fd=generation_fd)
+            if record is not None and record.integer("verified", 0):
+                return Verdict(
+                    DEAD, f"the {'shim' if name == layout.EXIT else 'guard'} saw its last child end"
+                )
+        identity = layout.read_record(layout.ID, dir_fd=generation_fd)
+        if identity is None:
+            return Verdict(DEAD, "no shim ever took its place here")
+        return _by_processes(identity, generation_fd)
+    except FieldsDamaged as damage:
+        return Verdict(UNKNOWN, f"a record is damaged: {damage}")
+
+
+def _by_processes(identity: Fields, generation_fd: int) -> Verdict:
+    boot = identity.text("boot")
+    if boot and boot != proc.boot_id():
+        return Verdict(DEAD, "it was another boot of this machine")
+    holder = layout.lock_holder(layout.GUARD, dir_fd=generation_fd)
+    if holder is not None:
+        return Verdict(ALIVE, "its guard lives", [holder] if holder else [])
+    if sys.platform != "linux":
+        return Verdict(UNKNOWN, "its guard is gone and this system cannot find what it has left")
+    if identity.text("pid_ns") != proc.pid_namespace():
+        return Verdict(UNKNOWN, "its guard is gone and it ran in another pid namespace")
+    shim, ticks = identity.integer("shim_pid"), identity.integer("shim_ticks")
+    if proc.is_alive(shim, ticks):
+        return Verdict(ALIVE, "its shim lives", [shim])
+    found, suspects = proc.marked(identity.text("marker"), ticks)
+    if found:
+        return Verdict(ALIVE, "shim and guard are gone, processes with its marker are not", found)
+    if suspects:
+        return Verdict(
+            UNKNOWN, "shim and guard are gone, and some processes hide their environment", suspects
+        )
+    return Verdict(DEAD, "shim and guard are gone and no process carries its marker")
+
+
+def open_generation(folder_fd: int, number: int) -> int | None:
+    """Descriptor of the generation's folder; None if there is none."""
+    try:
+        name = layout.generation_name(number)
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder_fd)
+    except FileNotFoundError:
+        return None
