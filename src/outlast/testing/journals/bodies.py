@@ -1,0 +1,52 @@
+"""Bodies whose content does not matter to the model."""
+
+from __future__ import annotations
+
+from outlast.records import types as t
+
+EVENTS = (
+    t.AgentEventRecorded(kind="message", text="a message"),
+    t.AgentEventRecorded(kind="message", text="a long ", more=True),
+    t.AgentEventRecorded(kind="thought", text="a thought"),
+    t.AgentEventRecorded(kind="usage", usage={"tokens": 3}),
+    t.AgentEventRecorded(kind="raw", text="noise", dropped=4),
+)
+
+
+def session_started(lineage: str) -> t.SessionStarted:
+    manifest = t.Manifest(agent="agent", agent_kind="command", adapter="command/1", workspace="/w")
+    return t.SessionStarted(
+        lineage=lineage, manifest=manifest, fingerprint="f" * 64, title="a title", workspace="/w"
+    )
+
+
+def attempt(number: int, generation: str) -> t.TurnAttemptStarted:
+    return t.TurnAttemptStarted(
+        attempt=number,
+        folder="/agents/a",
+        generation=generation,
+        machine="m",
+        boot_id="b",
+        processes=[t.Process(role="shim", pid=10, start_ticks=7)],
+    )
+
+
+def permission(gate: str) -> t.GateOpened:
+    return t.GateOpened(
+        gate=gate,
+        kind="permission",
+        question="May I?",
+        choices=[t.Choice(id="yes", label="Yes", kind="allow_once")],
+    )
+
+
+def crashed(attempt: int) -> t.TurnFailed:
+    return t.TurnFailed(
+        receipt=t.Receipt(
+            attempt=attempt,
+            completed_phases=["accept", "host_launch"],
+            failed_phase="host_execute",
+            error=t.ReceiptError(code="crashed", message="ended by signal 9", signal=9),
+            host_recovery=t.HostRecovery(),
+        )
+    )

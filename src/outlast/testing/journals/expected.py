@@ -1,0 +1,62 @@
+"""What the model of a session knows of the journal it wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from outlast.records import types as t
+from outlast.records.envelope import Cursor, Record
+from outlast.store.contract import Row
+
+
+@dataclass(slots=True)
+class ExpectedTurn:
+    """An input from its acceptance on, as the model of `journals` sees it."""
+
+    request: str
+    order: int
+    """Its place in the order of acceptance."""
+    on_interrupt: t.OnInterrupt | None
+    index: int = 0
+    attempts: int = 0
+    since_progress: int = 0
+    mode: str = "first"
+    attempt: t.TurnAttemptStarted | None = None
+    reserved: bool = False
+    calls: list[str] = field(default_factory=list)
+    before_parked: str = ""
+    """The outcome that a skip leaves: that of the end before it was parked, else `cancelled`."""
+
+
+@dataclass(slots=True)
+class Expected:
+    """What must be true of the session after the journal, by books kept apart from the fold's."""
+
+    epoch: int = 0
+    queue: list[ExpectedTurn] = field(default_factory=list)
+    running: ExpectedTurn | None = None
+    parked: dict[str, ExpectedTurn] = field(default_factory=dict)
+    unsuccessful: ExpectedTurn | None = None
+    outcome: str = ""
+    """Of `unsuccessful`: failed, interrupted or cancelled."""
+    gates: dict[str, str] = field(default_factory=dict)
+    """Open gate -> its turn."""
+    turns: int = 0
+    held: bool = False
+    stopped: bool = False
+    restores_without_done: int = 0
+    restoring: bool = False
+    provider_session: str | None = None
+    cursor: Cursor | None = None
+    outcomes: dict[str, str] = field(default_factory=dict)
+    """Every accepted input that was not joined to a turn -> what became of it, as `show` calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedJournal:
+    session: str
+    rows: tuple[Row, ...]
+    records: tuple[Record, ...]
+    ends: tuple[int, ...]
+    """Seqs at which an atomic batch ends: where a crash can cut the journal."""
+    expected: Expected
