@@ -1,7 +1,7 @@
 """What the journal can hold: one frozen Struct per record type, as records.md describes them.
 
 A type arrives with its first writer. Fields with defaults are left out of the stored JSON when they
-hold the default.
+hold the default, but for the three shapes that are read outside by themselves.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Fence(Body, frozen=True, kw_only=True):
 # --- session -----------------------------------------------------------------------------------
 
 
-class Manifest(Part, frozen=True, kw_only=True):
+class Manifest(Part, frozen=True, kw_only=True, omit_defaults=False):
     """Schema 1: what the session runs under. Drift over it arrives later."""
 
     schema: int = 1
@@ -128,7 +128,7 @@ class AgentSessionChanged(Body, frozen=True, kw_only=True):
 # --- input and turns ---------------------------------------------------------------------------
 
 
-class Content(Part, frozen=True, kw_only=True):
+class Content(Part, frozen=True, kw_only=True, omit_defaults=False):
     """One block of an input. Only text so far."""
 
     type: Literal["text"] = "text"
@@ -257,7 +257,7 @@ class TurnDone(Body, frozen=True, kw_only=True):
     usage: dict[str, int] = {}
 
 
-class HostRecovery(Part, frozen=True, kw_only=True):
+class HostRecovery(Part, frozen=True, kw_only=True, omit_defaults=False):
     schema_version: str = "outlast_turn_host_recovery_v1"
     kind: str = "resume_session"
 
