@@ -1,0 +1,82 @@
+"""The Codex adapter: configuration, launch, and the fold of `codex app-server`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from outlast.agents.codex.binary import find_codex, version_of
+from outlast.agents.codex.fold import CodexFold
+from outlast.agents.codex.requests import Approval, Sandbox, ThreadSettings
+from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
+from outlast.agents.environment import agent_environment
+from outlast.errors import AgentError
+
+ADAPTER_VERSION = "1"
+_OWN_NAMES = ("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Codex:
+    """OpenAI's Codex through `codex app-server`.
+
+    `model` None is the model of the user's codex configuration. `sandbox` and `approval` are sent on every
+    start and resume, whatever the user's configuration says. `binary` names the program (default: `codex`
+    on PATH, else the installed wheel). `env` names variables that are let through beside the safe list and
+    codex's own. Times are seconds; None is no limit."""
+
+    model: str | None = None
+    sandbox: Sandbox = "workspace-write"
+    approval: Approval = "on-request"
+    binary: str | None = None
+    env: tuple[str, ...] = ()
+    idle_timeout: float | None = 600.0
+    total_timeout: float | None = None
+    on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"] = "skip"
+    after_failure: Literal["continue", "hold", "withdraw"] = "continue"
+    idle_park: float | None = 900.0
+    orphan_grace: float | None = 600.0
+    line_limit: int = 64 * 1024 * 1024
+
+    @property
+    def kind(self) -> str:
+        """The agent kind of the manifest."""
+        return "codex"
+
+    @property
+    def adapter(self) -> str:
+        """Name and version of the adapter."""
+        return f"codex/{ADAPTER_VERSION}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Prompts carry a key that codex stores and gives back; one process serves many turns."""
+        return Capabilities(resume=True, message_key=True, many_turns=True)
+
+    def launch(self, context: LaunchContext) -> LaunchSpec:
+        """The command to run. Raises AgentError when the program or CODEX_HOME is not there."""
+        env = agent_environment(context.environ, (*_OWN_NAMES, *self.env))
+        home = env.get("CODEX_HOME")
+        if home is not None and not Path(home).is_dir():
+            raise AgentError(
+                f"CODEX_HOME is {home}, which is no folder", hint="create it, or unset CODEX_HOME"
+            )
+        program = find_codex(self.binary, context.environ)
+        return LaunchSpec(argv=(str(program), "app-server"), env=env, cwd=context.workspace)
+
+    def fold(self, context: FoldContext, state: bytes | None = None) -> CodexFold:
+        """The fold of one life of the process, from its beginning or from a dumped state."""
+        settings = ThreadSettings(context.workspace, self.sandbox, self.approval, self.model)
+        return CodexFold(context, settings, ADAPTER_VERSION, state)
+
+    def versions(self) -> Mapping[str, str]:
+        """Of the program, as far as a file beside it tells, and of the adapter."""
+
+        try:
+            program = version_of(find_codex(self.binary, os.environ))
+        except AgentError:
+            program = "missing"
+        return {"codex": program, "adapter": ADAPTER_VERSION}

@@ -1,0 +1,79 @@
+"""codex's error codes in the words of the failure taxonomy.
+
+`codexErrorInfo` is the structured code; the text of a message decides only where codex has no code: JSON-RPC
+refusals of `thread/resume` all carry -32600 (measured with 0.163).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from outlast.agents.codex.wire import RpcError, TurnError, decode
+from outlast.agents.contract import Failure
+from outlast.agents.failure import tidy
+
+_CODES = {
+    "usageLimitExceeded": "quota_exhausted",
+    "sessionBudgetExceeded": "quota_exhausted",
+    "rateLimitExceeded": "rate_limited",
+    "serverOverloaded": "provider_overloaded",
+    "flexUnavailable": "provider_overloaded",
+    "internalServerError": "provider_overloaded",
+    "unauthorized": "auth_failed",
+    "contextWindowExceeded": "context_exhausted",
+}
+_HTTP_STATUS = {401: "auth_failed", 402: "quota_exhausted", 403: "auth_failed", 429: "rate_limited"}
+_TRANSPORT = (
+    "httpConnectionFailed",
+    "responseStreamConnectionFailed",
+    "responseStreamDisconnected",
+    "responseTooManyFailedAttempts",
+)
+
+
+def turn_failure(error: TurnError | None) -> Failure:
+    """The failure of a turn that codex ended with an error."""
+    if error is None:
+        return Failure("unknown", "codex ended the turn as failed and gave no reason")
+    info = error.codex_error_info
+    name = info if isinstance(info, str) else next(iter(info), "") if info else ""
+    status = info[name].http_status_code if isinstance(info, dict) and name else None
+    code = _CODES.get(name, "unknown")
+    if name in _TRANSPORT:
+        code = _transport_code(status)
+    detail = f" ({name})" if name else ""
+    return Failure(code, f"codex{detail}: {tidy(error.message)}")
+
+
+def _transport_code(status: int | None) -> str:
+    if status is None:
+        return "transport_lost"
+    return _HTTP_STATUS.get(status, "provider_overloaded" if status >= 500 else "unknown")
+
+
+def session_failure(error: RpcError) -> Failure:
+    """Why codex refused to start or resume a thread."""
+    if "active writer" in error.message:
+        return Failure("session_locked", "another process is writing this codex thread")
+    if _is_missing(error):
+        return Failure("session_missing", "codex has no record of this thread")
+    return Failure("session_corrupt", f"codex cannot load this thread: {tidy(error.message)}")
+
+
+def _is_missing(error: RpcError) -> bool:
+    return "no rollout found" in error.message or "thread not found" in error.message
+
+
+def prompt_failure(error: RpcError) -> Failure:
+    """Why codex refused to start a turn: nothing of it ran."""
+    if _is_missing(error):
+        return Failure("session_missing", "codex does not know this thread")
+    refused = decode(error.data, _RefusedInput)
+    if refused is not None and refused.input_error_code == "input_too_large":
+        return Failure("unknown", f"the input is too long for codex: it takes {refused.max_chars} characters")
+    return Failure("protocol_error", f"codex refused the turn: {tidy(error.message)}")
+
+
+class _RefusedInput(msgspec.Struct, frozen=True):
+    input_error_code: str = ""
+    max_chars: int = 0

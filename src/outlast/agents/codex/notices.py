@@ -1,0 +1,182 @@
+"""Codex's notifications and its requests to us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from outlast.agents.codex import items
+from outlast.agents.codex.failures import turn_failure
+from outlast.agents.codex.gates import gate_name, gate_request
+from outlast.agents.codex.state import Ended, State
+from outlast.agents.codex.turn import end_turn, failed
+from outlast.agents.codex.wire import (
+    DeltaNotice,
+    ItemNotice,
+    PlanNotice,
+    ResolvedNotice,
+    RpcId,
+    Turn,
+    TurnNotice,
+    UsageNotice,
+    decode,
+)
+from outlast.agents.contract import AgentEvent, Delta, Failure, GateClosed, Landed, Message, SessionConfirmed
+
+Events = list[AgentEvent] | None
+"""None: the notification has another shape than the one known."""
+
+_CHANGES_LIMIT = 4 * 1024
+
+
+def apply_notice(state: State, method: str, params: msgspec.Raw) -> Events:
+    """Read a notification; kinds without a meaning for a session are left alone."""
+    reader = _READERS.get(method)
+    return [] if reader is None else reader(state, params)
+
+
+class _About(msgspec.Struct, frozen=True, rename="camel"):
+    item_id: str = ""
+
+
+def apply_server_request(state: State, request: RpcId, method: str, params: msgspec.Raw) -> list[AgentEvent]:
+    """Read a request of codex: a gate for a person, or one that `next` refuses."""
+    about = decode(params, _About)
+    gate = gate_request(request, method, params, state.calls.get(about.item_id, "") if about else "")
+    if gate is None:
+        state.refuse.append(request)
+        return []
+    state.gates[gate.gate] = False
+    return [gate]
+
+
+def _turn_started(state: State, params: msgspec.Raw) -> Events:
+    notice = decode(params, TurnNotice)
+    if notice is None:
+        return None
+    if notice.thread_id != state.thread or notice.turn.id == state.codex_turn:
+        return []
+    if state.turn is not None and state.codex_turn is None and "turn" in state.requests.values():
+        state.codex_turn = notice.turn.id
+    else:
+        state.other_turn = notice.turn.id
+    return []
+
+
+def _turn_completed(state: State, params: msgspec.Raw) -> Events:
+    notice = decode(params, TurnNotice)
+    if notice is None:
+        return None
+    if notice.turn.id == state.other_turn:
+        state.other_turn = None
+    if notice.turn.id != state.codex_turn or state.turn is None:
+        return []
+    return [*_confirmation(state), *end_turn(state, _ended(state, notice.turn))]
+
+
+def _ended(state: State, turn: Turn) -> Ended:
+    if turn.status == "completed":
+        return Ended("end_turn")
+    if turn.status != "interrupted":
+        return failed(turn_failure(turn.error))
+    if state.interrupted:
+        return Ended("cancelled", cancelled=True)
+    return failed(Failure("cancelled", "codex interrupted the turn by itself"))
+
+
+def _confirmation(state: State) -> list[AgentEvent]:
+    """A thread with a turn that landed and ended is one that codex can resume."""
+    if state.confirmed or not state.landed or state.thread is None:
+        return []
+    state.confirmed = True
+    return [SessionConfirmed(state.thread)]
+
+
+def _item_started(state: State, params: msgspec.Raw) -> Events:
+    notice = decode(params, ItemNotice)
+    if notice is None:
+        return None
+    if notice.thread_id != state.thread:
+        return []
+    item = notice.item
+    landed = _landing(state, notice)
+    if item.type in items.CALLS and notice.turn_id == state.codex_turn:
+        state.calls[item.id] = items.bounded(items.call_input(item), _CHANGES_LIMIT) if item.changes else ""
+    return [*landed, *items.started(item)]
+
+
+def _item_completed(state: State, params: msgspec.Raw) -> Events:
+    notice = decode(params, ItemNotice)
+    if notice is None:
+        return None
+    if notice.thread_id != state.thread:
+        return []
+    state.calls.pop(notice.item.id, None)
+    state.partial.pop(notice.item.id, None)
+    return [*_landing(state, notice), *items.completed(notice.item)]
+
+
+def _landing(state: State, notice: ItemNotice) -> list[AgentEvent]:
+    """Codex's own record holds the prompt: it is on disk before the model is called (measured)."""
+    item = notice.item
+    if item.type != "userMessage" or item.client_id is None or item.client_id != state.turn or state.landed:
+        return []
+    state.landed = True
+    return [Landed(item.client_id)]
+
+
+def _message_delta(state: State, params: msgspec.Raw) -> Events:
+    notice = decode(params, DeltaNotice)
+    if notice is None:
+        return None
+    if notice.thread_id != state.thread:
+        return []
+    state.add_partial(notice.item_id, notice.delta)
+    return [Delta(notice.delta)]
+
+
+def _plan(state: State, params: msgspec.Raw) -> Events:
+    notice = decode(params, PlanNotice)
+    if notice is None:
+        return None
+    if notice.thread_id != state.thread or not notice.plan:
+        return []
+    marks = {"completed": "x", "inProgress": ">"}
+    lines = (f"[{marks.get(step.status, ' ')}] {step.step}" for step in notice.plan)
+    return [Message("plan", "\n".join(lines))]
+
+
+def _usage(state: State, params: msgspec.Raw) -> Events:
+    notice = decode(params, UsageNotice)
+    if notice is None:
+        return None
+    if notice.thread_id != state.thread:
+        return []
+    if notice.turn_id == state.codex_turn:
+        state.count(notice.token_usage.total, notice.token_usage.last)
+    else:
+        state.count_before(notice.token_usage.total)
+    return []
+
+
+def _request_resolved(state: State, params: msgspec.Raw) -> Events:
+    notice = decode(params, ResolvedNotice)
+    if notice is None:
+        return None
+    answered = state.gates.pop(gate_name(notice.request_id), None)
+    if notice.request_id in state.refuse:
+        state.refuse.remove(notice.request_id)
+    return [GateClosed(gate_name(notice.request_id))] if answered is False else []
+
+
+_READERS: Mapping[str, Callable[[State, msgspec.Raw], Events]] = {
+    "turn/started": _turn_started,
+    "turn/completed": _turn_completed,
+    "turn/plan/updated": _plan,
+    "item/started": _item_started,
+    "item/completed": _item_completed,
+    "item/agentMessage/delta": _message_delta,
+    "thread/tokenUsage/updated": _usage,
+    "serverRequest/resolved": _request_resolved,
+}

@@ -1,0 +1,93 @@
+"""What the fold has read so far: plain data, bounded by what is open, the same from live frames and from
+replay."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from outlast.agents.codex.wire import RpcId, TokenCounts
+from outlast.agents.contract import Failure
+
+Stage = Literal["silent", "greeting", "greeted", "introduced", "opening", "ready", "failed"]
+Request = Literal["initialize", "open", "turn", "interrupt", "clean"]
+
+_SENT_LIMIT = 64
+_PARTIAL_LIMIT = 64 * 1024
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A turn's end that is told once its background commands are stopped."""
+
+    stop_reason: str
+    failure: Failure | None = None
+    cancelled: bool = False
+
+
+class State(msgspec.Struct):
+    """The folded state. `stage` is how far the handshake has come; `sent` names the prompts written
+    lately."""
+
+    last_input: int = 0
+    stage: Stage = "silent"
+    stdin_closed: bool = False
+    stdout_closed: bool = False
+    resume: str | None = None
+    thread: str | None = None
+    confirmed: bool = False
+    requests: dict[int, Request] = {}
+    sent: list[str] = []
+    turn: str | None = None
+    codex_turn: str | None = None
+    other_turn: str | None = None
+    landed: bool = False
+    interrupted: bool = False
+    cleaning: bool = False
+    ended: Ended | None = None
+    calls: dict[str, str] = {}
+    gates: dict[str, bool] = {}
+    refuse: list[RpcId] = []
+    partial: dict[str, str] = {}
+    usage_before: TokenCounts | None = None
+    usage: TokenCounts | None = None
+
+    def note_sent(self, prompt: str) -> None:
+        """Remember that a prompt is written."""
+        self.sent.append(prompt)
+        del self.sent[:-_SENT_LIMIT]
+
+    def add_partial(self, item: str, text: str) -> None:
+        """Keep the beginning of a message that is still being written."""
+        room = _PARTIAL_LIMIT - sum(map(len, self.partial.values()))
+        self.partial[item] = self.partial.get(item, "") + text[: max(0, room)]
+
+    def count(self, total: TokenCounts, last: TokenCounts) -> None:
+        """Take in the thread's token counts after a model call of the running turn."""
+        self.usage = total
+        if self.usage_before is None:
+            self.usage_before = _minus(total, last)
+
+    def count_before(self, total: TokenCounts) -> None:
+        """Take in the token counts of what was before the running turn, as codex tells them after a
+        resume."""
+        self.usage = self.usage_before = total
+
+    def turn_usage(self) -> dict[str, int]:
+        """Tokens used since the turn began."""
+        if self.usage is None or self.usage_before is None:
+            return {}
+        used = _minus(self.usage, self.usage_before)
+        return {name: count for name, count in msgspec.structs.asdict(used).items() if count}
+
+
+def _minus(left: TokenCounts, right: TokenCounts) -> TokenCounts:
+    before = msgspec.structs.asdict(right)
+    return TokenCounts(
+        **{name: max(0, now - before[name]) for name, now in msgspec.structs.asdict(left).items()}
+    )
+
+
+def prompt_name(request_id: str, attempt: int) -> str:
+    """One name for one attempt to send one prompt."""
+    return f"{attempt} {request_id}"
