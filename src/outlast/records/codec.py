@@ -122,9 +122,9 @@ def encode_cursor(cursor: Cursor) -> bytes:
     """The bytes to store. Raises InvalidRecordError for offsets below 0."""
     try:
         head = _CURSOR.pack(_CURSOR_FORMAT, cursor.frame, cursor.stdout, cursor.last_input)
-    except struct.error as error:
+        return head + cursor.generation.encode("utf-8")
+    except (struct.error, UnicodeEncodeError) as error:
         raise InvalidRecordError(f"{cursor} cannot be stored: {error}") from error
-    return head + cursor.generation.encode("utf-8")
 
 
 def decode_cursor(data: bytes) -> Cursor:
@@ -144,7 +144,8 @@ def decode_cursor(data: bytes) -> Cursor:
 
 def row_of(draft: Draft, body: bytes, stamp: Stamp, session: str, previous: bytes) -> Row:
     """The row to store for a draft whose body is stored as `body` (`encode_body`, or a blob reference).
-    `previous` is the chain of the record before it, empty for the first."""
+    `previous` is the chain of the record before it, empty for the first. Raises InvalidRecordError for
+    coordinates that cannot be stored."""
     name = type(draft.body).__name__
     cursor = None if draft.cursor is None else encode_cursor(draft.cursor)
     row = Row(
@@ -162,7 +163,10 @@ def row_of(draft: Draft, body: bytes, stamp: Stamp, session: str, previous: byte
         body,
         b"",
     )
-    return Row(*row[:-1], chain_of(previous, session, row))
+    try:
+        return Row(*row[:-1], chain_of(previous, session, row))
+    except (UnicodeEncodeError, struct.error) as error:
+        raise InvalidRecordError(f"the coordinates of this {name} cannot be stored: {error}") from error
 
 
 def record_of(row: Row, session: str, body: bytes | None = None) -> Record:

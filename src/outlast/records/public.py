@@ -12,7 +12,8 @@ _encode = msgspec.json.Encoder().encode
 
 def public_json(record: Record) -> dict[str, object]:
     """All envelope fields of a record as plain JSON values: `at` in RFC 3339, `chain` in hex, `bytes` in
-    base64; a body's fields that hold their default are left out. It shows internal records too: the caller leaves out what is not `record.public`."""
+    base64; a body's fields that hold their default are left out. It shows internal records too: the
+    caller leaves out what is not `record.public`."""
     return {
         "seq": record.seq,
         "epoch": record.epoch,
