@@ -6,10 +6,12 @@ acknowledgement is durable as docs/durability.md says for the store.
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:  # `outlast ls` starts without asyncio
+    import asyncio
+    from contextlib import AbstractContextManager
 
 Scope = Literal["machine", "cluster"]
 
@@ -253,4 +255,3 @@ class Store(Protocol):
     async def close(self) -> None:
         """Release every lease of this incarnation and end its threads."""
         ...
-

@@ -1,0 +1,115 @@
+"""Connections to the database, and SQLite's errors in our words."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import apsw
+
+from outlast.errors import (
+    IntegrityError,
+    OutlastError,
+    PlatformError,
+    SchemaError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+)
+from outlast.store.sqlite.layout import Layout
+
+SAFE_FROM = (3, 51, 3)
+"""Versions from 3.7.0 to 3.51.2 can corrupt a database in WAL mode when a checkpoint races with a writer."""
+
+PAGE_SIZE = 8192
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def require_safe_sqlite(version: str | None = None) -> None:
+    """Raises PlatformError if this SQLite must not write."""
+    version = version or apsw.sqlite_lib_version()
+    if tuple(int(part) for part in version.split(".")[:3]) < SAFE_FROM:
+        wanted = ".".join(map(str, SAFE_FROM))
+        raise PlatformError(
+            f"SQLite {version} can corrupt a database in WAL mode; {wanted} or later is needed to write",
+            hint="install apsw from its wheel, which brings its own SQLite",
+        )
+
+
+def _address(layout: Layout, options: str) -> str:
+    # As a URI any file name goes through, also one that is no valid UTF-8.
+    return f"file:{_quoted(layout.database)}?{options}"
+
+
+def _quoted(path: Path) -> str:
+    plain = b"/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in os.fsencode(path))
+
+
+def connect_writer(layout: Layout, busy_seconds: float) -> apsw.Connection:
+    """A connection for one thread that may create the database, readable by this user only."""
+    options = f"modeof={_quoted(layout.turn)}"
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(_address(layout, options), flags=flags)
+    connection.set_busy_timeout(int(busy_seconds * 1000))
+    return connection
+
+
+def connect_reader(layout: Layout, busy_seconds: float = 5.0) -> apsw.Connection:
+    """A connection that cannot write. The database must exist."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(_address(layout, "mode=ro"), flags=flags)
+    connection.set_busy_timeout(int(busy_seconds * 1000))
+    return connection
+
+
+def extended_code(error: apsw.Error) -> int:
+    """SQLite's extended result code."""
+    code: int = getattr(error, "extendedresult", 0)
+    return code
+
+
+def is_full(error: apsw.Error, connection: apsw.Connection) -> bool:
+    """No space for the write. A quota or a size limit fails in the same write call as a full disk, but
+    SQLite calls these an I/O error."""
+    if isinstance(error, apsw.FullError | apsw.ReadOnlyError):
+        return True
+    if extended_code(error) != apsw.SQLITE_IOERR_WRITE:
+        return False
+    return connection.system_errno in _NO_SPACE
+
+
+def translated(error: apsw.Error, database: Path) -> OutlastError:
+    """The error of our family for one that SQLite raised before anything was committed."""
+    text = str(error).partition(": ")[2] or str(error)
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreBusyError(f"the store {database} stayed locked, nothing was stored", hint=_BUSY_HINT)
+        case apsw.FullError() | apsw.ReadOnlyError():
+            return full(database, text)
+        case apsw.NotADBError():
+            return SchemaError(f"{database} is not an outlast store: {text}", hint="it was not touched")
+        case apsw.CorruptError():
+            return IntegrityError(
+                f"the database {database} is damaged: {text}",
+                seq=0,
+                reason="malformed",
+                hint="keep a copy, then see `outlast doctor`",
+            )
+        case apsw.CantOpenError():
+            return StoreFullError(
+                f"the store {database} cannot be opened: {text}",
+                hint="check that its folder exists and that you may write there",
+            )
+    return StoreError(f"the store {database} failed: {text}")
+
+
+_BUSY_HINT = "try again; `outlast doctor` names who holds it"
+
+
+def full(database: Path, text: str) -> StoreFullError:
+    return StoreFullError(
+        f"the store {database} takes no writes: {text}",
+        hint="nothing was stored; it works again once there is space and write permission",
+    )

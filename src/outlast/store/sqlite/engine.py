@@ -1,0 +1,270 @@
+"""Groups of operations, each group one durable transaction. Synchronous; belongs to one thread at a time.
+
+What a failed commit means: BUSY and FULL are not stored. After any other error nothing is known, because
+the frames may be in the log: the engine latches and tries one barrier commit on the same connection. If that
+succeeds it has overwritten what was left of the failed one, which is therefore not stored. If not, and
+always after a failed fsync (a second one can succeed although the pages are gone), the outcome stays
+ambiguous and this process writes no more; the next process's open decides.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from outlast import clock
+from outlast.errors import AmbiguousAppendError, OutlastError, StoreError
+from outlast.faults import point
+from outlast.store.sqlite import schema
+from outlast.store.sqlite.connection import extended_code, full, is_full, require_safe_sqlite, translated
+from outlast.store.sqlite.layout import Layout, prepare, unwritable
+from outlast.store.sqlite.operations import Operation
+from outlast.store.sqlite.transaction import Cache, Effects, Transaction
+from outlast.store.sqlite.turnstile import Turnstile
+from outlast.store.sqlite.witness import Witness
+
+_FSYNC_FAILED = frozenset({apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    layout: Layout
+    node: str
+    """This process's incarnation."""
+    busy_seconds: float = 10.0
+    memory: Path | None = None
+    """Folder that remembers the highest epoch of each store, apart from the store."""
+
+
+class _UnsettledError(Exception):
+    """A commit failed and its outcome is not known."""
+
+
+class Engine:
+    def __init__(self, settings: Settings) -> None:
+        """Opens, creates or migrates the store. Raises SchemaError, StoreFullError, StoreBusyError,
+        PlatformError."""
+        require_safe_sqlite()
+        self._settings = settings
+        layout = settings.layout
+        prepare(layout)
+        self._turnstile = Turnstile(layout)
+        try:
+            with self._turnstile.turn(settings.busy_seconds):
+                self._connection = schema.open_for_writing(layout, settings.busy_seconds, clock.now)
+                self.store_id = schema.store_id(self._connection)
+                self.witness = Witness(layout.witness, self.store_id, write=True)
+                self.remembered = self._recall()
+            self._bell = os.open(layout.bell, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise unwritable(layout.database, error) from error
+        self._cursor = self._connection.cursor()
+        self._cache = Cache()
+        self._latched = False
+        self.epoch = int(self._connection.execute("SELECT epoch FROM store").get)
+
+    @property
+    def node(self) -> str:
+        return self._settings.node
+
+    @property
+    def latched(self) -> bool:
+        """Whether this process has stopped writing for good."""
+        return self._latched
+
+    @property
+    def behind(self) -> bool:
+        """Whether the store is older than what this machine has seen of it: a restored backup."""
+        return self.epoch < self.remembered
+
+    def execute(self, group: Sequence[Operation]) -> tuple[list[object], Effects]:
+        """Carry out the group in one transaction. The outcomes are results or exceptions, in order; each is
+        definite except AmbiguousAppendError. Never raises for what went wrong in an operation."""
+        if self._latched:
+            return [_stopped()] * len(group), Effects()
+        try:
+            with self._turnstile.turn(self._settings.busy_seconds):
+                outcomes, effects = self._whole_or_one_by_one(group)
+                if effects.epoch:
+                    self._remember(effects.epoch)
+        except OutlastError as error:
+            return [error] * len(group), Effects()
+        self._tell(effects)
+        return outcomes, effects
+
+    def _whole_or_one_by_one(self, group: Sequence[Operation]) -> tuple[list[object], Effects]:
+        try:
+            return self._transact(group)
+        except _UnsettledError as error:
+            return [self._settle(error)] * len(group), Effects()
+        except (apsw.Error, OutlastError, OSError, ValueError, TypeError, OverflowError) as error:
+            self._roll_back()
+            failure = self._failure(error)
+            if len(group) == 1 or not _is_ones_own(error):
+                return [failure] * len(group), Effects()
+        # One operation brought something that cannot be stored. It must not take the others with it.
+        outcomes: list[object] = []
+        together = Effects()
+        for operation in group:
+            alone, effects = self._whole_or_one_by_one([operation])
+            outcomes += alone
+            _merge(together, effects)
+        return outcomes, together
+
+    def _transact(self, group: Sequence[Operation]) -> tuple[list[object], Effects]:
+        cursor = self._cursor
+        cursor.execute("BEGIN IMMEDIATE")
+        version = cursor.execute("PRAGMA data_version").get
+        self._cache.refresh(version)
+        txn = Transaction(cursor, self._cache, self._settings.node, self._settings.layout.nodes)
+        outcomes: list[object] = []
+        for operation in group:
+            try:
+                outcomes.append(operation.run(txn))
+            except OutlastError as refusal:
+                outcomes.append(refusal)
+        txn.flush()
+        if not txn.wrote:
+            cursor.execute("ROLLBACK")
+            return outcomes, Effects()
+        txn.effects.points = sorted({operation.point for operation in group})
+        for name in txn.effects.points:
+            point(f"store.{name}.before_commit")
+        self._commit()
+        return outcomes, txn.effects
+
+    def _commit(self) -> None:
+        try:
+            self._cursor.execute("COMMIT")
+        except apsw.Error as error:
+            if isinstance(error, apsw.BusyError | apsw.LockedError) or is_full(error, self._connection):
+                raise
+            raise _UnsettledError from error
+
+    def _settle(self, unsettled: _UnsettledError) -> OutlastError:
+        """What a commit that failed in an unknown way turns out to be."""
+        cause = unsettled.__cause__
+        assert isinstance(cause, apsw.Error)  # only _commit raises it
+        self._latched = True
+        self._roll_back()
+        if extended_code(cause) in _FSYNC_FAILED:
+            return _stopped()
+        try:
+            self._cursor.execute("BEGIN IMMEDIATE; UPDATE store SET barrier = barrier + 1; COMMIT")
+        except apsw.Error:
+            self._roll_back()
+            return _stopped()
+        self._latched = False
+        return translated(cause, self._settings.layout.database)
+
+    def _roll_back(self) -> None:
+        self._cache.clear()
+        if self._connection.in_transaction:
+            self._cursor.execute("ROLLBACK")
+
+    def _failure(self, error: Exception) -> OutlastError:
+        if isinstance(error, OutlastError):
+            return error
+        database = self._settings.layout.database
+        if isinstance(error, apsw.Error):
+            if is_full(error, self._connection):
+                return full(database, str(error))
+            return translated(error, database)
+        if isinstance(error, OSError):
+            return unwritable(database, error)
+        return StoreError(f"cannot be stored in {database}: {error}")
+
+    def _tell(self, effects: Effects) -> None:
+        """After the commit: what others look at. A failure here loses no record, so it fails nothing: the
+        witness may be behind, the bell has a slow poll beside it, a dead node's file may stay."""
+        for name in effects.points:
+            point(f"store.{name}.after_commit")
+        with _tolerating_a_full_disk():
+            self.witness.write(effects.tips.items())
+        with _tolerating_a_full_disk():
+            if effects.names:
+                os.pwrite(self._bell, b"!", 0)
+        for node in effects.dead:
+            (self._settings.layout.nodes / node).unlink(missing_ok=True)
+
+    def _recall(self) -> int:
+        path = self._memory_path()
+        try:
+            return int(path.read_text(encoding="ascii")) if path else 0
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return 0
+
+    def _remember(self, epoch: int) -> None:
+        """Called within the turn, so that a lower epoch never replaces a higher one."""
+        path = self._memory_path()
+        if path is None:
+            return
+        with _tolerating_a_full_disk():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(file, b"%020d" % epoch, 0)
+            finally:
+                os.close(file)
+
+    def _memory_path(self) -> Path | None:
+        memory = self._settings.memory
+        return memory / self.store_id if memory else None
+
+    def accept_restored(self) -> int:
+        """Go on with a store that is behind what this machine has seen of it: epochs continue above the
+        highest one seen, and the witness of the newer store is dropped. Returns the epoch."""
+        with self._turnstile.turn(self._settings.busy_seconds):
+            self.epoch = max(self.epoch, self.remembered) + 1
+            self._cursor.execute("UPDATE store SET epoch = max(epoch + 1, ?)", (self.epoch,))
+            self.witness.close()
+            layout = self._settings.layout
+            layout.witness.unlink(missing_ok=True)
+            self.witness = Witness(layout.witness, self.store_id, write=True)
+            self.remembered = self.epoch
+            self._remember(self.epoch)
+        return self.epoch
+
+    def close(self) -> None:
+        self._connection.close()
+        self._turnstile.close()
+        self.witness.close()
+        os.close(self._bell)
+
+
+def _is_ones_own(error: Exception) -> bool:
+    """Whether the error comes from what an operation brought, not from the disk or a lock."""
+    return isinstance(error, apsw.ConstraintError | apsw.TooBigError | apsw.MismatchError) or not isinstance(
+        error, apsw.Error | OSError | OutlastError
+    )
+
+
+def _stopped() -> AmbiguousAppendError:
+    return AmbiguousAppendError(
+        "the disk failed during a commit: whether it is stored shows when the store is opened anew;"
+        " this process writes no more",
+        hint="end this process, look at the disk, then start again",
+    )
+
+
+def _merge(into: Effects, effects: Effects) -> None:
+    into.names |= effects.names
+    into.tips.update(effects.tips)
+    into.epoch = max(into.epoch, effects.epoch)
+    into.dead += effects.dead
+    into.points += effects.points
+
+
+@contextmanager
+def _tolerating_a_full_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
+            raise

@@ -1,0 +1,131 @@
+"""Where the store's files are, and whether their filesystem can carry the promise."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from outlast.errors import PlatformError, StoreFullError, UsageError
+
+NETWORK_FILESYSTEMS = frozenset(
+    {
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
+        *("nfs", "nfs4", "ocfs2", "orangefs", "smb3", "smbfs", "virtiofs"),
+        *("fuse.cephfs", "fuse.davfs2", "fuse.glusterfs", "fuse.juicefs", "fuse.rclone", "fuse.s3fs"),
+        "fuse.sshfs",
+    }
+)
+"""Filesystems whose locks or shared memory do not hold between machines (or at all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The database and the folder beside it that holds everything else."""
+
+    database: Path
+    folder: Path
+
+    @classmethod
+    def of(cls, database: Path) -> Layout:
+        """Links are followed first, so that every spelling of one store meets in the same side files."""
+        real = Path(os.path.realpath(database))
+        name = real.name.removesuffix(".db") or real.name
+        return cls(real, real.parent / f"{name}.d")
+
+    @property
+    def nodes(self) -> Path:
+        return self.folder / "nodes"
+
+    @property
+    def blobs(self) -> Path:
+        return self.folder / "blobs"
+
+    @property
+    def bell(self) -> Path:
+        return self.folder / "bell"
+
+    @property
+    def gate(self) -> Path:
+        return self.folder / "gate"
+
+    @property
+    def turn(self) -> Path:
+        return self.folder / "turn"
+
+    @property
+    def witness(self) -> Path:
+        return self.folder / "witness"
+
+    def exists(self) -> bool:
+        return self.database.exists()
+
+
+def make_private_folder(path: Path) -> None:
+    """`path` and what is missing above it, for this user only. Folders that exist are left as they are."""
+    if path.is_dir():
+        return
+    make_private_folder(path.parent)
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        raise UsageError(f"{path} is in the way: a folder is needed there") from error
+
+
+def prepare(layout: Layout) -> None:
+    """Make the folders and the empty side files. Raises UsageError, PlatformError, StoreFullError."""
+    try:
+        make_private_folder(layout.database.parent)
+        refuse_network_filesystem(layout.database.parent)
+        for folder in (layout.folder, layout.nodes, layout.blobs):
+            make_private_folder(folder)
+        for path in (layout.bell, layout.gate, layout.turn, layout.witness):
+            if not path.exists():
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise unwritable(layout.database, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> StoreFullError:
+    """The error for a store whose folder takes no writes."""
+    return StoreFullError(
+        f"the store {path} cannot be written: {error.strerror or error}",
+        hint="free some space, or name a folder that you may write with OUTLAST_STATE_DIR or OUTLAST_STORE",
+    )
+
+
+def refuse_network_filesystem(folder: Path) -> None:
+    """Raises PlatformError where file locks and shared memory are not the kernel's own. Reads
+    /proc/self/mountinfo; without it (macOS) nothing is known and nothing refused."""
+    try:
+        table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return
+    kind = filesystem_of(os.path.realpath(folder), table)
+    if kind in NETWORK_FILESYSTEMS:
+        raise PlatformError(
+            f"{folder} is on a network filesystem ({kind}), whose file locks cannot prove who is alive",
+            hint="name a local folder with OUTLAST_STATE_DIR or OUTLAST_STORE",
+        )
+
+
+def filesystem_of(path: str, mountinfo: str) -> str | None:
+    """The type of the filesystem that holds the real path `path`, by a text in the form of
+    /proc/self/mountinfo: the longest mount point wins, and of equal ones the last, which hides the others."""
+    best, kind = -1, None
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        fields = left.split(" ")
+        if len(fields) < 5 or not right:
+            continue
+        point = _unescape(fields[4])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best:
+            best, kind = len(point), right.split(" ")[0]
+    return kind
+
+
+def _unescape(text: str) -> str:
+    for octal, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(octal, char)
+    return text

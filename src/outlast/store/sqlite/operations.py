@@ -1,0 +1,296 @@
+"""What a writer can do inside a transaction. An operation refuses before it writes anything, so that one
+refusal leaves the rest of its group alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from outlast.errors import (
+    ConflictError,
+    FencedError,
+    LeaseHeldError,
+    RequestCollisionError,
+    SessionNotFoundError,
+    StoreError,
+)
+from outlast.store.contract import Admission, Admitted, Append, Tip, Tombstone
+from outlast.store.sqlite.incarnation import Node, alive, is_own
+from outlast.store.sqlite.rows import catalog_values, digest_of, packed_opening
+from outlast.store.sqlite.transaction import SELECT_ENTRY, SELECT_SETTLED, Transaction
+from outlast.store.sqlite.witness import Seen, Witness, compare
+
+SELECT_IDS = "SELECT id, chain FROM record WHERE s = ? AND seq > ? AND seq <= ? ORDER BY seq"
+SELECT_CHAIN = "SELECT chain FROM record WHERE s = ? AND seq = ?"
+SELECT_NODE = "SELECT pid, start_ticks, boot_id, pid_ns, label FROM node WHERE id = ?"
+
+
+class Operation(Protocol):
+    point: ClassVar[str]
+    """Its name among the fault points: `store.<point>.before_commit` and `.after_commit`."""
+
+    def run(self, txn: Transaction) -> object:
+        """The result. Raises OutlastError, having written nothing, to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRows:
+    """Result: the new tip's seq."""
+
+    point: ClassVar[str] = "append"
+    batch: Append
+
+    def run(self, txn: Transaction) -> int:
+        batch = self.batch
+        s = txn.session(batch.name)
+        tip = txn.tip(s)
+        if tip.seq != batch.expected_seq:
+            return self._elsewhere(txn, s, tip)
+        txn.require(s, batch.lease)
+        assert s is not None  # a lease in force has a session
+        settled = self._settlements(txn, s)
+        last = self._checked(tip)
+        txn.wrote = True
+        txn.rows.extend([(s, *row) for row in batch.rows])
+        if settled:
+            txn.settled.update(settled)
+        if batch.catalog is not None:
+            txn.catalog[s] = batch.catalog
+        if batch.blobs:
+            txn.blobs.extend((s, digest) for digest in batch.blobs)
+        txn.cache.tips[s] = txn.effects.tips[s] = last
+        txn.effects.names.add(batch.name)
+        return last.seq
+
+    def _checked(self, tip: Tip) -> Tip:
+        """The tip after the batch. Raises StoreError for a batch that does not follow on the tip."""
+        seq, epoch = tip.seq, self.batch.lease.epoch
+        for row in self.batch.rows:
+            seq += 1
+            if row.seq != seq or row.epoch != epoch:
+                break
+        else:
+            if seq > tip.seq:
+                row = self.batch.rows[-1]
+                return Tip(row.seq, row.epoch, row.chain)
+        raise StoreError(
+            f"the batch for {self.batch.name} does not follow record {tip.seq} of epoch {epoch} gaplessly",
+            session_id=self.batch.name,
+        )
+
+    def _elsewhere(self, txn: Transaction, s: int | None, tip: Tip) -> int:
+        """The tip is not the expected one. If these very rows are there, an earlier try had stored them."""
+        batch = self.batch
+        end = batch.expected_seq + len(batch.rows)
+        if s is not None and batch.rows and tip.seq >= end:
+            txn.flush()
+            found = txn.cursor.execute(SELECT_IDS, (s, batch.expected_seq, end)).fetchall()
+            if found == [(row.id, row.chain) for row in batch.rows]:
+                return end
+        txn.require(s, batch.lease)
+        raise ConflictError(
+            f"the journal of {batch.name} ends at record {tip.seq}, not {batch.expected_seq}",
+            tip=tip.seq,
+            session_id=batch.name,
+        )
+
+    def _settlements(self, txn: Transaction, s: int) -> dict[tuple[int, str], tuple[bytes, int, int]]:
+        settled: dict[tuple[int, str], tuple[bytes, int, int]] = {}
+        for item in self.batch.settle:
+            key = (s, item.request_id)
+            found = None
+            if key not in txn.settled and key not in settled:
+                found = txn.cursor.execute(SELECT_ENTRY, key).fetchone()
+            if found is None:
+                raise StoreError(
+                    f"request {item.request_id} of {self.batch.name} is not waiting in the inbox",
+                    hint="it was settled before, or never admitted",
+                    session_id=self.batch.name,
+                )
+            settled[key] = (found[1], item.seq, found[0])
+        return settled
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Result: Admitted."""
+
+    point: ClassVar[str] = "admit"
+    admission: Admission
+    at: int
+    digest: bytes
+
+    @classmethod
+    def of(cls, admission: Admission, at: int) -> Admit:
+        return cls(admission, at, digest_of(admission.kind, admission.body))
+
+    def run(self, txn: Transaction) -> Admitted:
+        txn.flush()
+        given = self.admission
+        s = txn.session(given.session)
+        before = None if s is None else self._before(txn, s)
+        if before is not None:
+            return before
+        listed = s is not None and txn.one("SELECT 1 FROM catalog WHERE s = ?", (s,)) is not None
+        if given.opening is None and not listed and txn.tip(s).seq == 0:
+            raise SessionNotFoundError(
+                f"no session {given.session}", session_id=given.session, hint="`outlast ls` lists them"
+            )
+        s = txn.make_session(given.session)
+        opens = given.opening is not None and not listed
+        opening = given.opening if opens else None
+        values = (s, given.request_id, given.kind, self.digest, given.actor, self.at)
+        txn.wrote = True
+        txn.cursor.execute(
+            "INSERT INTO inbox (s, request, kind, digest, actor, at, opening, opening_body, body)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, packed_opening(opening), given.opening_body if opens else None, given.body),
+        )
+        if opening is not None:
+            txn.cursor.execute(
+                "INSERT INTO catalog VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (s, *catalog_values(opening)),
+            )
+        txn.effects.names.add(given.session)
+        return Admitted(created=True)
+
+    def _before(self, txn: Transaction, s: int) -> Admitted | None:
+        """The answer for a request that was admitted before."""
+        key = (s, self.admission.request_id)
+        done = txn.cursor.execute(SELECT_SETTLED, key).fetchone()
+        if done is not None:
+            self._same(done[0])
+            return Admitted(created=False, settled=Tombstone(self.admission.request_id, done[0], done[1]))
+        waiting = txn.cursor.execute(SELECT_ENTRY, key).fetchone()
+        if waiting is None:
+            return None
+        self._same(waiting[1])
+        return Admitted(created=False)
+
+    def _same(self, digest: bytes) -> None:
+        if digest != self.digest:
+            raise RequestCollisionError(
+                f"request {self.admission.request_id} was given before with another content",
+                hint="use a new key for a new request",
+                session_id=self.admission.session,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """Result: the epoch."""
+
+    point: ClassVar[str] = "acquire"
+    name: str
+    node: Node
+    witness: Witness
+    registered: bool
+    """Whether an earlier acquire of this process stored its node."""
+    evicted: str | None = None
+    """A holder that counts as dead without a look at its lock (only with the fault point `takeover.kill`)."""
+
+    def run(self, txn: Transaction) -> int:
+        txn.flush()
+        if self.registered and txn.one("SELECT 1 FROM node WHERE id = ?", (self.node.id,)) is None:
+            raise FencedError(
+                "another process declared this one dead and took its sessions over",
+                epoch=0,
+                session_id=self.name,
+            )
+        s = txn.session(self.name)
+        dead = None
+        if s is not None:
+            dead = self._dead_holder(txn, s)
+            check_witness(txn, self.name, s, self.witness)
+        txn.wrote = True
+        if dead is not None:
+            self._bury(txn, dead)
+        s = txn.make_session(self.name)
+        epoch = txn.one("UPDATE store SET epoch = epoch + 1 RETURNING epoch")
+        assert epoch is not None  # the store has its one row
+        if not self.registered:
+            me = self.node
+            txn.cursor.execute(
+                "INSERT OR IGNORE INTO node VALUES (?, ?, ?, ?, ?, ?)",
+                (me.id, me.pid, me.start_ticks, me.boot_id, me.pid_ns, me.label),
+            )
+        txn.cursor.execute(
+            "INSERT INTO lease VALUES (?, ?, ?) ON CONFLICT (s) DO UPDATE SET epoch = excluded.epoch,"
+            " node = excluded.node",
+            (s, epoch, self.node.id),
+        )
+        txn.cache.leases[s] = (epoch, self.node.id)
+        txn.effects.epoch = max(txn.effects.epoch, epoch)
+        txn.effects.names.add(self.name)
+        return epoch
+
+    def _dead_holder(self, txn: Transaction, s: int) -> str | None:
+        """The dead incarnation that still has the lease, if any. Raises LeaseHeldError for a living one."""
+        epoch, id_ = txn.lease(s)
+        if id_ is None:
+            return None
+        node = node_of(txn, id_)
+        if id_ != self.evicted and node is not None and alive(txn.nodes, node):
+            raise held(self.name, epoch, node)
+        return id_
+
+    def _bury(self, txn: Transaction, node: str) -> None:
+        # Dead for ever: all that it owned is free, and should it live after all, each of its appends is
+        # refused. In the transaction of the grant, or a crash in between would free its sessions for two.
+        txn.cursor.execute("UPDATE lease SET node = NULL WHERE node = ?", (node,))
+        txn.cursor.execute("DELETE FROM node WHERE id = ?", (node,))
+        txn.cache.leases.clear()
+        if node != self.evicted:
+            txn.effects.dead.append(node)
+
+
+def check_witness(txn: Transaction, name: str, s: int, witness: Witness) -> None:
+    noted = witness.read(s)
+    if noted is None:
+        return
+    found = txn.cursor.execute(SELECT_CHAIN, (s, noted.seq)).fetchone()
+    compare(name, noted, Seen(txn.tip(s), found[0] if found else None))
+
+
+def node_of(txn: Transaction, node: str) -> Node | None:
+    found = txn.cursor.execute(SELECT_NODE, (node,)).fetchone()
+    return Node(node, *found) if found else None
+
+
+def held(name: str, epoch: int, node: Node | None) -> LeaseHeldError:
+    label = node.label if node else "an unknown process"
+    hint = "`outlast attach` follows it; `outlast resume --take-over` ends that process and takes the session"
+    if node and is_own(node.id):
+        hint = "this very process owns it"
+    return LeaseHeldError(
+        f"{name} is owned by {label} (epoch {epoch})", holder=label, epoch=epoch, hint=hint, session_id=name
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give back leases by session and epoch; a stale one frees nobody. Result: how many were freed."""
+
+    point: ClassVar[str] = "release"
+    leases: tuple[tuple[str, int], ...]
+    retire: str | None = None
+    """The incarnation that ends with this."""
+
+    def run(self, txn: Transaction) -> int:
+        txn.flush()
+        freed = 0
+        for name, epoch in self.leases:
+            s = txn.session(name)
+            if s is None or txn.lease(s) != (epoch, txn.node):
+                continue
+            txn.wrote = True
+            txn.cursor.execute("UPDATE lease SET node = NULL WHERE s = ?", (s,))
+            txn.cache.leases[s] = (epoch, None)
+            txn.effects.names.add(name)
+            freed += 1
+        if self.retire is not None:
+            txn.wrote = True
+            txn.cursor.execute("UPDATE lease SET node = NULL WHERE node = ?", (self.retire,))
+            txn.cursor.execute("DELETE FROM node WHERE id = ?", (self.retire,))
+            txn.cache.leases.clear()
+        return freed

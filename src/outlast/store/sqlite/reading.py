@@ -1,0 +1,269 @@
+"""Everything that only reads. Synchronous, and quick to import: `outlast ls` needs nothing else.
+
+`list_sessions` and `find_session` open a database, answer and close it; a `Reader` stays open. No statement
+outlives a call, so a reader never holds up a checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import apsw
+
+from outlast.errors import AmbiguousIdError, SessionNotFoundError
+from outlast.store.contract import CatalogQuery, Entry, Holder, Listed, Row, Tip, Tombstone
+from outlast.store.sqlite import schema
+from outlast.store.sqlite.connection import connect_reader, translated
+from outlast.store.sqlite.incarnation import Node, alive
+from outlast.store.sqlite.layout import Layout
+from outlast.store.sqlite.rows import (
+    CATALOG_COLUMNS,
+    ENTRY_COLUMNS,
+    RECORD_COLUMNS,
+    Value,
+    catalog_entry,
+    inbox_entry,
+    row_of,
+)
+from outlast.store.sqlite.transaction import EMPTY, SELECT_SESSION, SELECT_SETTLED, SELECT_TIP
+from outlast.store.sqlite.witness import Seen, Witness, compare
+
+PAGE_BYTES = 8 << 20
+"""A page ends after the row that passes this many bytes of bodies: memory stays bounded."""
+
+SELECT_PAGE = f"SELECT {RECORD_COLUMNS} FROM record WHERE s = ? AND seq > ? AND seq <= ? ORDER BY seq"
+SELECT_CHAIN = "SELECT chain FROM record WHERE s = ? AND seq = ?"
+SELECT_PENDING = f"SELECT {ENTRY_COLUMNS} FROM inbox WHERE s = ? ORDER BY n"
+SELECT_HOLDER = (
+    "SELECT lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label FROM lease"
+    " JOIN node ON node.id = lease.node WHERE lease.s = ?"
+)
+SELECT_WATERMARK = (
+    "SELECT (SELECT max(rowid) FROM record), (SELECT seq FROM sqlite_sequence WHERE name = 'inbox'),"
+    " (SELECT sum(epoch) FROM store)"
+)
+SELECT_CHANGED = (
+    "SELECT name FROM session WHERE s IN (SELECT s FROM record WHERE rowid > ?"
+    " UNION SELECT s FROM inbox WHERE n > ?)"
+)
+_LISTED = (
+    f"name, {', '.join('catalog.' + column for column in CATALOG_COLUMNS.split(', '))},"
+    " (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s),"
+    " lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label"
+)
+_OWNER = " LEFT JOIN lease ON lease.s = catalog.s LEFT JOIN node ON node.id = lease.node"
+# CROSS JOIN fixes the order: the first table is the one whose index bounds the work.
+_BY_CATALOG = f"SELECT {_LISTED} FROM catalog CROSS JOIN session ON session.s = catalog.s{_OWNER}"
+_BY_NAME = f"SELECT {_LISTED} FROM session CROSS JOIN catalog ON catalog.s = session.s{_OWNER}"
+_NEWEST = " ORDER BY catalog.last_activity_at DESC LIMIT ?"
+LIST_ALL = _BY_CATALOG + _NEWEST
+LIST_WORKSPACE = f"{_BY_CATALOG} WHERE catalog.workspace = ?{_NEWEST}"
+LIST_PREFIX = f"{_BY_NAME} WHERE name >= ? AND name < ?{_NEWEST}"
+LIST_WORKSPACE_PREFIX = f"{_BY_NAME} WHERE name >= ? AND name < ? AND catalog.workspace = ?{_NEWEST}"
+_KNOWN = (
+    "(EXISTS (SELECT 1 FROM catalog WHERE catalog.s = session.s)"
+    " OR EXISTS (SELECT 1 FROM record WHERE record.s = session.s))"
+)
+FIND_EXACT = f"SELECT name FROM session WHERE name = ? AND {_KNOWN}"
+FIND_PREFIX = f"SELECT name FROM session WHERE name >= ? AND name < ? AND {_KNOWN} ORDER BY name LIMIT 2"
+
+
+EVERYTHING = CatalogQuery()
+
+
+class Watermark(NamedTuple):
+    """How far the store was: what came since is found without looking at every session."""
+
+    record: int
+    inbox: int
+    epoch: int
+
+
+class Reader:
+    """Raises StoreError subclasses and IntegrityError."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        with self._errors():
+            self._connection = connect_reader(layout)
+        try:
+            with self._errors():
+                schema.require_store(self._connection)
+                self.store_id = schema.store_id(self._connection)
+            self._witness = _witness(layout, self.store_id)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise translated(error, self._layout.database) from error
+
+    def _all(self, sql: str, values: tuple[Value, ...] = ()) -> list[tuple[Value, ...]]:
+        with self._errors():
+            return cast("list[tuple[Value, ...]]", self._connection.execute(sql, values).fetchall())
+
+    def _one(self, sql: str, values: tuple[Value, ...] = ()) -> tuple[Value, ...] | None:
+        with self._errors():
+            return cast("tuple[Value, ...] | None", self._connection.execute(sql, values).fetchone())
+
+    def _session(self, name: str) -> int | None:
+        row = self._one(SELECT_SESSION, (name,))
+        return cast(int, row[0]) if row else None
+
+    def page(self, name: str, after: int, limit: int) -> list[Row]:
+        """Rows with after < seq <= after + limit; fewer when they are large, none only past the end."""
+        s = self._session(name)
+        if s is None:
+            return []
+        rows: list[Row] = []
+        size = 0
+        with self._errors():
+            for values in self._connection.execute(SELECT_PAGE, (s, after, after + limit)):
+                row = row_of(values)
+                rows.append(row)
+                size += len(row.body)
+                if size > PAGE_BYTES:
+                    break
+        return rows
+
+    def tip(self, name: str) -> Tip:
+        """Raises IntegrityError if the journal is shorter than its witness."""
+        s = self._session(name)
+        if s is None:
+            return EMPTY
+        # The witness first: what is committed in between only makes the journal longer.
+        noted = self._witness.read(s) if self._witness else None
+        row = self._one(SELECT_TIP, (s,))
+        tip = Tip(*row) if row else EMPTY  # type: ignore[arg-type]
+        if noted is not None:
+            found = self._one(SELECT_CHAIN, (s, noted.seq))
+            compare(name, noted, Seen(tip, cast(bytes, found[0]) if found else None))
+        return tip
+
+    def pending(self, name: str) -> list[Entry]:
+        s = self._session(name)
+        return [] if s is None else [inbox_entry(name, row) for row in self._all(SELECT_PENDING, (s,))]
+
+    def settled(self, name: str, request_id: str) -> Tombstone | None:
+        s = self._session(name)
+        row = None if s is None else self._one(SELECT_SETTLED, (s, request_id))
+        return Tombstone(request_id, cast(bytes, row[0]), cast(int, row[1])) if row else None
+
+    def node(self, name: str) -> tuple[int, Node] | None:
+        """Epoch and incarnation of the lease, dead or alive."""
+        s = self._session(name)
+        row = None if s is None else self._one(SELECT_HOLDER, (s,))
+        return (cast(int, row[0]), Node(*row[1:])) if row else None  # type: ignore[arg-type]
+
+    def holder(self, name: str) -> Holder | None:
+        found = self.node(name)
+        if found is None or not alive(self._layout.nodes, found[1]):
+            return None
+        epoch, node = found
+        return Holder(node.id, epoch, node.pid, node.label)
+
+    def has_node(self, node: str) -> bool:
+        return self._one("SELECT 1 FROM node WHERE id = ?", (node,)) is not None
+
+    def watermark(self) -> Watermark:
+        row = self._one(SELECT_WATERMARK)
+        record, inbox, epoch = row or (0, 0, 0)
+        return Watermark(cast(int, record or 0), cast(int, inbox or 0), cast(int, epoch or 0))
+
+    def changed(self, before: Watermark, now: Watermark) -> set[str] | None:
+        """Sessions whose journal or inbox grew since; None where that cannot be told (after a deletion)."""
+        if now.record < before.record:
+            return None
+        return {cast(str, row[0]) for row in self._all(SELECT_CHANGED, (before.record, before.inbox))}
+
+    def list(self, query: CatalogQuery) -> list[Listed]:
+        lives: dict[str, bool] = {}
+        return [self._listed(row, lives) for row in self._all(*_list_statement(query))]
+
+    def _listed(self, row: tuple[Value, ...], lives: dict[str, bool]) -> Listed:
+        name, *columns = row
+        entry = catalog_entry(cast(str, name), columns[:11])
+        pending, epoch, id_ = columns[11:14]
+        if id_ is None:
+            return Listed(entry, cast(int, pending), None)
+        node = Node(*columns[13:])  # type: ignore[arg-type]
+        if node.id not in lives:
+            lives[node.id] = alive(self._layout.nodes, node)
+        owner = Holder(node.id, cast(int, epoch), node.pid, node.label) if lives[node.id] else None
+        return Listed(entry, cast(int, pending), owner)
+
+    def find(self, name_or_prefix: str) -> str:
+        if self._one(FIND_EXACT, (name_or_prefix,)):
+            return name_or_prefix
+        names = [cast(str, row[0]) for row in self._all(FIND_PREFIX, _range(name_or_prefix))]
+        if not names:
+            raise _not_found(name_or_prefix)
+        if len(names) > 1:
+            raise AmbiguousIdError(
+                f"{name_or_prefix} fits {names[0]}, {names[1]} and maybe more", hint="give more of the id"
+            )
+        return names[0]
+
+    def close(self) -> None:
+        self._connection.close()
+        if self._witness:
+            self._witness.close()
+
+
+def _witness(layout: Layout, store: str) -> Witness | None:
+    try:
+        return Witness(layout.witness, store, write=False)
+    except FileNotFoundError:
+        return None
+
+
+def _range(prefix: str) -> tuple[str, str]:
+    return prefix, prefix + "\U0010ffff"
+
+
+def _list_statement(query: CatalogQuery) -> tuple[str, tuple[Value, ...]]:
+    match query:
+        case CatalogQuery(workspace=None, prefix=None):
+            return LIST_ALL, (query.limit,)
+        case CatalogQuery(workspace=str(workspace), prefix=None):
+            return LIST_WORKSPACE, (workspace, query.limit)
+        case CatalogQuery(workspace=None, prefix=str(prefix)):
+            return LIST_PREFIX, (*_range(prefix), query.limit)
+    return LIST_WORKSPACE_PREFIX, (*_range(query.prefix or ""), query.workspace, query.limit)
+
+
+def _not_found(name: str) -> SessionNotFoundError:
+    return SessionNotFoundError(f"no session {name}", session_id=name, hint="`outlast ls` lists them")
+
+
+def list_sessions(database: str | os.PathLike[str], query: CatalogQuery = EVERYTHING) -> list[Listed]:
+    """What `Store.list` answers, for the database file `database` (see `outlast.store.url.database_path`);
+    nothing where there is no store yet."""
+    layout = Layout.of(Path(database))
+    if not layout.exists():
+        return []
+    reader = Reader(layout)
+    try:
+        return reader.list(query)
+    finally:
+        reader.close()
+
+
+def find_session(database: str | os.PathLike[str], name_or_prefix: str) -> str:
+    """What `Store.find` answers, for the database file `database`."""
+    layout = Layout.of(Path(database))
+    if not layout.exists():
+        raise _not_found(name_or_prefix)
+    reader = Reader(layout)
+    try:
+        return reader.find(name_or_prefix)
+    finally:
+        reader.close()

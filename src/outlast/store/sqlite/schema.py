@@ -1,0 +1,170 @@
+"""The tables, and how a file becomes a store or an older store a newer one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import apsw
+
+from outlast.errors import SchemaError
+from outlast.store.sqlite.connection import PAGE_SIZE, connect_reader, connect_writer, translated
+from outlast.store.sqlite.layout import Layout
+
+APPLICATION_ID = 0x6F75746C  # "outl"
+
+# Rows of `record` are found by UNIQUE (s, seq); the rowid rises over all sessions, which tells a reader what
+# is new. No index on id: idempotency is positional. No row that holds a journal's tip: it would double the
+# bytes of a small append, and the index answers.
+_VERSIONS = "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, at INTEGER NOT NULL)"
+_VERSION_1 = """
+CREATE TABLE store (
+    one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, epoch INTEGER NOT NULL,
+    barrier INTEGER NOT NULL
+);
+CREATE TABLE session (s INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
+CREATE TABLE record (
+    s INTEGER NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL, id BLOB NOT NULL, at INTEGER NOT NULL,
+    type TEXT NOT NULL, v INTEGER NOT NULL, loop TEXT, turn TEXT, cause TEXT, actor TEXT, cursor BLOB,
+    body BLOB NOT NULL, chain BLOB NOT NULL, UNIQUE (s, seq)
+);
+CREATE TABLE node (
+    id TEXT PRIMARY KEY, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, boot_id TEXT NOT NULL,
+    pid_ns INTEGER NOT NULL, label TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE lease (s INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, node TEXT);
+CREATE INDEX lease_of_node ON lease (node) WHERE node IS NOT NULL;
+CREATE TABLE inbox (
+    n INTEGER PRIMARY KEY AUTOINCREMENT, s INTEGER NOT NULL, request TEXT NOT NULL, kind TEXT NOT NULL,
+    digest BLOB NOT NULL, actor TEXT, at INTEGER NOT NULL, opening TEXT, opening_body BLOB,
+    body BLOB NOT NULL, UNIQUE (s, request)
+);
+CREATE TABLE settled (
+    s INTEGER NOT NULL, request TEXT NOT NULL, digest BLOB NOT NULL, seq INTEGER NOT NULL,
+    PRIMARY KEY (s, request)
+) WITHOUT ROWID;
+CREATE TABLE catalog (
+    s INTEGER PRIMARY KEY, seq INTEGER NOT NULL, title TEXT NOT NULL, state TEXT NOT NULL,
+    agent TEXT NOT NULL, workspace TEXT NOT NULL, created_at INTEGER NOT NULL,
+    last_activity_at INTEGER NOT NULL, turns INTEGER NOT NULL, queued INTEGER NOT NULL, open_gates INTEGER NOT NULL, labels TEXT NOT NULL
+);
+CREATE INDEX catalog_by_activity ON catalog (last_activity_at);
+CREATE INDEX catalog_by_workspace ON catalog (workspace, last_activity_at);
+CREATE TABLE blob (s INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (s, digest)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """From the version below to `version`."""
+
+    version: int
+    script: str
+
+
+MIGRATIONS = (Migration(1, _VERSION_1),)
+VERSION = MIGRATIONS[-1].version
+
+
+def version_of(connection: apsw.Connection) -> int:
+    """The schema version; 0 for an empty database. Raises SchemaError for what is not a store or comes from
+    a newer outlast."""
+    application = connection.pragma("application_id")
+    if application != APPLICATION_ID:
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+        if application == 0 and tables == 0:
+            return 0
+        raise SchemaError(
+            f"{connection.filename} is a database of another program",
+            hint="it was not touched; name another file",
+        )
+    version = connection.execute("SELECT max(version) FROM schema_version").get
+    if not isinstance(version, int):
+        raise SchemaError(f"{connection.filename} does not say which version of a store it is")
+    if version > VERSION:
+        raise SchemaError(
+            f"{connection.filename} has schema version {version}; this outlast knows {VERSION}",
+            hint="it was not touched; use the newer outlast",
+        )
+    return version
+
+
+def require_store(connection: apsw.Connection) -> None:
+    """Raises SchemaError for a file that is no store yet."""
+    if version_of(connection) == 0:
+        raise SchemaError(f"{connection.filename} is empty", hint="a first `outlast run` makes it a store")
+
+
+def store_id(connection: apsw.Connection) -> str:
+    return str(connection.execute("SELECT id FROM store").get)
+
+
+def check_untouched(layout: Layout) -> None:
+    """Look at an existing file without writing to it. Raises SchemaError for what is not ours."""
+    try:
+        if layout.database.stat().st_size == 0:
+            return
+        connection = connect_reader(layout)
+    except FileNotFoundError:
+        return
+    except apsw.Error as error:
+        raise translated(error, layout.database) from error
+    try:
+        version_of(connection)
+    except (apsw.ReadOnlyError, apsw.CantOpenError):
+        # A first run was killed while it made the file: only a writer can roll that back.
+        return
+    except apsw.Error as error:
+        raise translated(error, layout.database) from error
+    finally:
+        connection.close()
+
+
+def open_for_writing(layout: Layout, busy_seconds: float, now: Callable[[], int]) -> apsw.Connection:
+    """A writing connection to an up-to-date store. The caller holds the turnstile, so that one process
+    creates or migrates while the others wait."""
+    check_untouched(layout)
+    try:
+        connection = connect_writer(layout, busy_seconds)
+    except apsw.Error as error:
+        raise translated(error, layout.database) from error
+    try:
+        version = version_of(connection)
+        if version == 0:
+            connection.pragma("page_size", PAGE_SIZE)
+        connection.pragma("journal_mode", "wal")
+        # Full: each commit is on the disk before it is acknowledged. Where fsync leaves data in the drive's
+        # cache (macOS), fullfsync does not.
+        connection.pragma("synchronous", "full")
+        connection.pragma("fullfsync", True)
+        connection.wal_autocheckpoint(1000)
+        if version < VERSION:
+            migrate(connection, version, now())
+    except apsw.Error as error:
+        connection.close()
+        raise translated(error, layout.database) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def migrate(connection: apsw.Connection, version: int, at: int) -> None:
+    """All missing steps in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if version == 0:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(_VERSIONS)
+        for step in MIGRATIONS:
+            if step.version > version:
+                connection.execute(step.script)
+                connection.execute("INSERT INTO schema_version VALUES (?, ?)", (step.version, at))
+        if version == 0:
+            connection.execute("INSERT INTO store VALUES (1, ?, 0, 0)", (os.urandom(16).hex(),))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

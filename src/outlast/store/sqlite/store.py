@@ -1,0 +1,312 @@
+"""The SQLite store's asynchronous face. Writes go to the writer thread, reads are answered at once: each is a
+few indexed rows from the page cache, cheaper than a hop to another thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from outlast import clock
+from outlast.errors import FencedError, ForkedError, LeaseHeldError, LeaseLostError, StoreError
+from outlast.faults import point
+from outlast.store.contract import (
+    AcquireOptions,
+    Admission,
+    Admitted,
+    Append,
+    CatalogQuery,
+    Entry,
+    Holder,
+    Lease,
+    Listed,
+    Row,
+    Scope,
+    Tip,
+    Tombstone,
+)
+from outlast.store.sqlite.blobs import Blobs
+from outlast.store.sqlite.doorbell import Doorbell
+from outlast.store.sqlite.engine import Engine, Settings
+from outlast.store.sqlite.incarnation import Incarnation, this_process
+from outlast.store.sqlite.layout import Layout
+from outlast.store.sqlite.operations import Acquire, Admit, AppendRows, Operation, Release
+from outlast.store.sqlite.reading import EVERYTHING, Reader
+from outlast.store.sqlite.takeover import end_holder
+from outlast.store.sqlite.transaction import Effects
+from outlast.store.sqlite.writer import Writer
+
+_AT_ONCE = AcquireOptions()
+_ACQUIRE_POLL = 0.05
+"""A holder that dies rings no bell; a look at its lock costs microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a store is opened with."""
+
+    url: str
+    database: Path
+    label: str
+    """This process, for people."""
+    memory: Path | None = None
+    """Folder that remembers the highest epoch of each store."""
+    busy_seconds: float = 10.0
+
+
+class SqliteLease:
+    """See `outlast.store.contract.Lease`. `lost` is also set by a release: nothing may be written under it
+    any more."""
+
+    def __init__(self, name: str, epoch: int, give_back: Callable[[SqliteLease], Awaitable[None]]) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.lost = asyncio.Event()
+        self._give_back = give_back
+
+    async def release(self) -> None:
+        """Give it back. Raises StoreError when that cannot be stored; the lease is then still held, until
+        the store is closed or the process ends."""
+        if not self.lost.is_set():
+            await self._give_back(self)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What an open store consists of."""
+
+    engine: Engine
+    reader: Reader
+    writer: Writer
+    doorbell: Doorbell
+    blobs: Blobs
+    incarnation: Incarnation
+    leases: dict[int, SqliteLease] = field(default_factory=dict)
+    """By epoch."""
+    registered: bool = False
+
+
+class SqliteStore:
+    """See `outlast.store.contract.Store`. Belongs to the event loop that opened it."""
+
+    scope: Scope = "machine"
+
+    def __init__(self, address: Address, engine: Engine) -> None:
+        layout = Layout.of(address.database)
+        self.url = address.url
+        self.store_id = engine.store_id
+        self.read_only = engine.behind
+        self._layout = layout
+        self._pid = os.getpid()
+        self._closed = False
+        reader = Reader(layout)
+        self._parts = _Parts(
+            engine=engine,
+            reader=reader,
+            writer=Writer(engine, self._committed, self._outcome),
+            doorbell=Doorbell(layout.bell, reader, self._stirred),
+            blobs=Blobs(layout.blobs),
+            incarnation=Incarnation(layout.nodes, this_process(engine.node, address.label)),
+        )
+
+    @classmethod
+    async def open(cls, address: Address) -> SqliteStore:
+        """Raises SchemaError, StoreFullError, StoreBusyError, PlatformError."""
+        settings = Settings(
+            Layout.of(address.database), uuid.uuid4().hex, address.busy_seconds, memory=address.memory
+        )
+        engine = await asyncio.to_thread(Engine, settings)
+        try:
+            return cls(address, engine)
+        except BaseException:
+            engine.close()
+            raise
+
+    # --- ledger ---
+
+    async def append(self, batch: Append) -> int:
+        if batch.lease.lost.is_set():
+            self._open_parts(writing=True)
+            raise FencedError(
+                f"the lease of {batch.name} was lost", epoch=batch.lease.epoch, session_id=batch.name
+            )
+        return cast(int, await self._submit(AppendRows(batch)))
+
+    async def read(self, name: str, after: int, limit: int = 1000) -> list[Row]:
+        return self._open_parts().reader.page(name, after, limit)
+
+    async def tip(self, name: str) -> Tip:
+        return self._open_parts().reader.tip(name)
+
+    def changes(self, name: str | None = None) -> AbstractContextManager[asyncio.Event]:
+        return self._open_parts().doorbell.changes(name)
+
+    # --- leases ---
+
+    async def acquire(self, name: str, options: AcquireOptions = _AT_ONCE) -> Lease:
+        parts = self._open_parts(writing=True)
+        evicted = await self._take_over(name) if options.take_over else None
+        deadline = clock.monotonic() + options.wait
+        while True:
+            try:
+                return await self._acquire_once(parts, name, evicted)
+            except LeaseHeldError:
+                if not await self._until_free(name, deadline):
+                    raise
+
+    async def _until_free(self, name: str, deadline: float) -> bool:
+        """False when the deadline comes first."""
+        with self.changes(name) as changed:
+            while (left := deadline - clock.monotonic()) > 0:
+                changed.clear()
+                if self._open_parts().reader.holder(name) is None:
+                    return True
+                try:
+                    await asyncio.wait_for(changed.wait(), min(left, _ACQUIRE_POLL))
+                except TimeoutError:
+                    continue
+        return False
+
+    async def _acquire_once(self, parts: _Parts, name: str, evicted: str | None) -> SqliteLease:
+        if not parts.incarnation.begun:
+            parts.incarnation.begin()
+        operation = Acquire(name, parts.incarnation.node, parts.engine.witness, parts.registered, evicted)
+        future = asyncio.ensure_future(self._granted(parts, operation))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            # A lease that nobody holds would keep everybody out for the life of this process.
+            lease = await _outcome_of(future)
+            if lease is not None:
+                await lease.release()
+            raise
+
+    async def _granted(self, parts: _Parts, operation: Acquire) -> SqliteLease:
+        epoch = cast(int, await self._submit(operation))
+        parts.registered = True
+        lease = parts.leases[epoch] = SqliteLease(operation.name, epoch, self._release)
+        return lease
+
+    async def _take_over(self, name: str) -> str | None:
+        """End the living holder. Returns it only if the kill was left out on purpose."""
+        found = self._open_parts().reader.node(name)
+        if found is None:
+            return None
+        epoch, node = found
+        if point("takeover.kill"):
+            return node.id
+        await asyncio.to_thread(end_holder, self._layout.nodes, name, epoch, node)
+        return None
+
+    async def _release(self, lease: SqliteLease) -> None:
+        await self._submit(Release(((lease.name, lease.epoch),)))
+        self._parts.leases.pop(lease.epoch, None)
+        lease.lost.set()
+
+    async def holder(self, name: str) -> Holder | None:
+        return self._open_parts().reader.holder(name)
+
+    # --- inbox ---
+
+    async def admit(self, admission: Admission) -> Admitted:
+        return cast(Admitted, await self._submit(Admit.of(admission, clock.now())))
+
+    async def pending(self, name: str) -> list[Entry]:
+        return self._open_parts().reader.pending(name)
+
+    async def settled(self, name: str, request_id: str) -> Tombstone | None:
+        return self._open_parts().reader.settled(name, request_id)
+
+    # --- blobs ---
+
+    async def put_blob(self, data: bytes) -> str:
+        return await asyncio.to_thread(self._open_parts(writing=True).blobs.put, data)
+
+    async def get_blob(self, digest: str) -> bytes:
+        return await asyncio.to_thread(self._open_parts().blobs.get, digest)
+
+    # --- catalog ---
+
+    async def list(self, query: CatalogQuery = EVERYTHING) -> list[Listed]:
+        return self._open_parts().reader.list(query)
+
+    async def find(self, name_or_prefix: str) -> str:
+        return self._open_parts().reader.find(name_or_prefix)
+
+    # --- life ---
+
+    async def close(self) -> None:
+        """Also when the disk is full: what cannot be released is freed by the lock that ends here."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        parts = self._parts
+        clean = True
+        if parts.incarnation.begun:
+            try:
+                await self._submit(Release((), retire=parts.incarnation.node.id))
+            except StoreError:
+                clean = False
+        self._closed = True
+        self._lose_all()
+        await parts.writer.close()
+        parts.doorbell.close()
+        parts.incarnation.end(remove=clean)
+        parts.reader.close()
+        parts.engine.close()
+
+    # --- what the parts tell ---
+
+    def _submit(self, operation: Operation) -> asyncio.Future[object]:
+        return self._open_parts(writing=True).writer.submit(operation)
+
+    def _open_parts(self, *, writing: bool = False) -> _Parts:
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                "this store was opened before the process forked", hint="open another one in the child"
+            )
+        if self._closed:
+            raise StoreError("the store is closed")
+        if writing and self.read_only:
+            raise StoreError(
+                f"the store {self._layout.database} is older than what this machine has seen of it,"
+                " as after a restored backup: it is open for reading only",
+                hint="`outlast doctor --after-restore` goes on with it as it is",
+            )
+        return self._parts
+
+    def _committed(self, effects: Effects) -> None:
+        self._parts.doorbell.ring(effects.names)
+
+    def _outcome(self, operation: Operation, outcome: object) -> None:
+        """The first refusal shuts the lease for everybody; a latched engine shuts all of them."""
+        if isinstance(outcome, FencedError) and isinstance(operation, AppendRows):
+            self._lose(operation.batch.lease.epoch)
+        if self._parts.engine.latched:
+            self._lose_all()
+
+    def _stirred(self) -> None:
+        """Somebody has written: were we declared dead?"""
+        parts = self._parts
+        if parts.leases and not parts.reader.has_node(parts.incarnation.node.id):
+            self._lose_all()
+
+    def _lose(self, epoch: int) -> None:
+        lease = self._parts.leases.pop(epoch, None)
+        if lease is not None:
+            lease.lost.set()
+
+    def _lose_all(self) -> None:
+        for epoch in list(self._parts.leases):
+            self._lose(epoch)
+
+
+async def _outcome_of(future: asyncio.Future[SqliteLease]) -> SqliteLease | None:
+    try:
+        return await future
+    except (StoreError, LeaseHeldError, LeaseLostError):
+        return None

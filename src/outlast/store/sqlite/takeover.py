@@ -1,0 +1,107 @@
+"""Ending a living owner, verified, so that its sessions can be taken over."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from pathlib import Path
+
+from outlast.errors import LeaseHeldError, StoreError
+from outlast.store.sqlite.incarnation import (
+    Node,
+    is_own,
+    is_same_process,
+    lock_owner,
+    parent_of,
+    pid_namespace,
+)
+
+_DEATH_SECONDS = 10.0
+
+
+def end_holder(nodes: Path, name: str, epoch: int, node: Node) -> None:
+    """SIGKILL the process of `node` and wait until its lock is free. Blocking, at most ten seconds. Returns
+    at once if it is dead already. Raises LeaseHeldError if it must not be ended from here, StoreError if it
+    does not die (a process in an uninterruptible call)."""
+    pid = _living(nodes, node)
+    if pid is None:
+        return
+    _refuse_own_line(name, epoch, node, pid)
+    # The handle is opened before the identity is verified again: from here on no other process can be meant.
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        _await_free(nodes, node)
+        return
+    try:
+        if _living(nodes, node) != pid:
+            return
+        if not is_same_process(node, pid):
+            raise _refused(name, epoch, node, f"process {pid}, which holds its lock, is not the one it names")
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        _await_end(handle, node)
+    except ProcessLookupError:
+        pass
+    except PermissionError as error:
+        raise _refused(name, epoch, node, f"this user may not end process {pid}") from error
+    finally:
+        os.close(handle)
+    _await_free(nodes, node)
+
+
+def _living(nodes: Path, node: Node) -> int | None:
+    """The process that holds the node's lock, None if nobody does, 0 if it is out of sight."""
+    if is_own(node.id):
+        return os.getpid()
+    try:
+        pid = lock_owner(nodes / node.id)
+    except FileNotFoundError:
+        # Swept away by hand: the identity that the store has is all there is.
+        same = node.pid_ns == pid_namespace() and is_same_process(node, node.pid)
+        return node.pid if same else None
+    return pid
+
+
+def _refuse_own_line(name: str, epoch: int, node: Node, pid: int) -> None:
+    """The process itself and those it descends from: an agent's tool must not end the owner of its agent."""
+    if pid == 0:
+        raise _refused(name, epoch, node, "it is not visible from this process namespace")
+    ancestor = os.getpid()
+    while ancestor > 1:
+        if ancestor == pid:
+            raise _refused(name, epoch, node, "it is this process or one that started it")
+        ancestor = parent_of(ancestor)
+
+
+def _refused(name: str, epoch: int, node: Node, why: str) -> LeaseHeldError:
+    return LeaseHeldError(
+        f"{name} is owned by {node.label} (epoch {epoch}) and cannot be taken over: {why}",
+        holder=node.label,
+        epoch=epoch,
+        hint="end that process yourself, then resume",
+        session_id=name,
+    )
+
+
+def _await_end(handle: int, node: Node) -> None:
+    poller = select.poll()
+    poller.register(handle, select.POLLIN)
+    if not poller.poll(_DEATH_SECONDS * 1000):
+        raise _immortal(node)
+
+
+def _await_free(nodes: Path, node: Node) -> None:
+    deadline = time.monotonic() + _DEATH_SECONDS
+    while _living(nodes, node) is not None:
+        if time.monotonic() > deadline:
+            raise _immortal(node)
+        time.sleep(0.005)
+
+
+def _immortal(node: Node) -> StoreError:
+    return StoreError(
+        f"{node.label} did not end within {_DEATH_SECONDS:g} seconds of SIGKILL; nothing was taken over",
+        hint="a process in an uninterruptible system call ends only when that call does",
+    )

@@ -1,0 +1,155 @@
+"""One group's transaction: what its operations see and share, and what is written at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import apsw
+
+from outlast.errors import FencedError
+from outlast.faults import point
+from outlast.store.contract import CatalogEntry, Lease, Tip
+from outlast.store.sqlite.rows import CATALOG_COLUMNS, RECORD_COLUMNS, Value, catalog_values
+
+EMPTY = Tip(0, 0, b"")
+
+_INSERT_RECORD = f"INSERT INTO record (s, {RECORD_COLUMNS}) VALUES (?{', ?' * 13})"
+_INSERT_BLOB = "INSERT OR IGNORE INTO blob (s, digest) VALUES (?, ?)"
+_SETTLE = "INSERT INTO settled (s, request, digest, seq) VALUES (?, ?, ?, ?)"
+_UNLIST = "DELETE FROM inbox WHERE n = ?"
+_PUT_CATALOG = (
+    f"INSERT INTO catalog (s, {CATALOG_COLUMNS}) VALUES (?{', ?' * 11}) ON CONFLICT (s) DO UPDATE SET "
+    + ", ".join(f"{column} = excluded.{column}" for column in CATALOG_COLUMNS.split(", "))
+    + " WHERE excluded.seq >= catalog.seq"
+)
+# Public: a test asks SQLite how it finds the rows of each.
+SELECT_SESSION = "SELECT s FROM session WHERE name = ?"
+SELECT_TIP = "SELECT seq, epoch, chain FROM record WHERE s = ? ORDER BY seq DESC LIMIT 1"
+SELECT_LEASE = "SELECT epoch, node FROM lease WHERE s = ?"
+SELECT_ENTRY = "SELECT n, digest FROM inbox WHERE s = ? AND request = ?"
+SELECT_SETTLED = "SELECT digest, seq FROM settled WHERE s = ? AND request = ?"
+
+_CACHE_LIMIT = 50_000
+
+
+@dataclass(slots=True)
+class Cache:
+    """What this process knows of the database. It holds while no other connection has committed, which
+    SQLite's data version tells."""
+
+    version: int = -1
+    sessions: dict[str, int] = field(default_factory=dict)
+    tips: dict[int, Tip] = field(default_factory=dict)
+    leases: dict[int, tuple[int, str | None]] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        self.sessions.clear()
+        self.tips.clear()
+        self.leases.clear()
+
+    def refresh(self, version: int) -> None:
+        if version != self.version or len(self.tips) + len(self.leases) > _CACHE_LIMIT:
+            self.clear()
+            self.version = version
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a committed group means outside the database."""
+
+    names: set[str] = field(default_factory=set)
+    """Sessions whose journal, inbox or lease changed."""
+    tips: dict[int, Tip] = field(default_factory=dict)
+    epoch: int = 0
+    """The highest epoch that was granted, 0 if none."""
+    dead: list[str] = field(default_factory=list)
+    """Incarnations that were found dead: their files go."""
+    points: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Appends are collected and written together by `flush`; every other operation flushes first, so
+    that operations see what came before them in the group.
+
+    The cache may run ahead of the database inside the transaction: the engine clears it if the commit
+    does not come."""
+
+    cursor: apsw.Cursor
+    cache: Cache
+    node: str
+    """This process's incarnation."""
+    nodes: Path
+    """The folder of the incarnations' locks."""
+    effects: Effects = field(default_factory=Effects)
+    wrote: bool = False
+    rows: list[tuple[Value, ...]] = field(default_factory=list)
+    settled: dict[tuple[int, str], tuple[bytes, int, int]] = field(default_factory=dict)
+    """(session, request) -> digest, seq of the settling record, place in the inbox."""
+    catalog: dict[int, CatalogEntry] = field(default_factory=dict)
+    blobs: list[tuple[int, str]] = field(default_factory=list)
+
+    def session(self, name: str) -> int | None:
+        s = self.cache.sessions.get(name)
+        if s is None:
+            s = self.one(SELECT_SESSION, (name,))
+            if s is not None:
+                self.cache.sessions[name] = s
+        return s
+
+    def make_session(self, name: str) -> int:
+        s = self.session(name)
+        if s is None:
+            self.wrote = True
+            s = int(self.one("INSERT INTO session (name) VALUES (?) RETURNING s", (name,)))  # type: ignore[arg-type]
+            self.cache.sessions[name] = s
+        return s
+
+    def tip(self, s: int | None) -> Tip:
+        if s is None:
+            return EMPTY
+        tip = self.cache.tips.get(s)
+        if tip is None:
+            found = self.cursor.execute(SELECT_TIP, (s,)).fetchone()
+            tip = self.cache.tips[s] = Tip._make(found) if found else EMPTY
+        return tip
+
+    def lease(self, s: int) -> tuple[int, str | None]:
+        """Epoch and node of the session's lease; (0, None) where there never was one."""
+        lease = self.cache.leases.get(s)
+        if lease is None:
+            found = self.cursor.execute(SELECT_LEASE, (s,)).fetchone()
+            lease = self.cache.leases[s] = (found[0], found[1]) if found else (0, None)
+        return lease
+
+    def require(self, s: int | None, lease: Lease) -> None:
+        """The fence: the lease must be the one in force, and ours. Raises FencedError."""
+        epoch, node = (0, None) if s is None else self.lease(s)
+        if (epoch != lease.epoch or node != self.node) and not point("store.fence"):
+            raise FencedError(
+                f"epoch {lease.epoch} does not own {lease.name}: the lease in force is of epoch {epoch}",
+                epoch=epoch,
+                session_id=lease.name,
+            )
+
+    def one(self, sql: str, values: tuple[Value, ...] = ()) -> int | None:
+        """The first column of the first row; None where there is no row."""
+        row = self.cursor.execute(sql, values).fetchone()
+        return None if row is None else row[0]
+
+    def flush(self) -> None:
+        many = self.cursor.executemany
+        if self.rows:
+            many(_INSERT_RECORD, self.rows)
+            self.rows = []
+        if self.settled:
+            many(_SETTLE, [(*key, digest, seq) for key, (digest, seq, _) in self.settled.items()])
+            many(_UNLIST, [(n,) for _, _, n in self.settled.values()])
+            self.settled = {}
+        if self.catalog:
+            many(_PUT_CATALOG, [(s, *catalog_values(entry)) for s, entry in self.catalog.items()])
+            self.catalog = {}
+        if self.blobs:
+            many(_INSERT_BLOB, self.blobs)
+            self.blobs = []

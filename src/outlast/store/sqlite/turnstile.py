@@ -1,0 +1,104 @@
+"""Whose turn it is to write, over all processes: fair, and with a deadline.
+
+SQLite's own wait is a race of sleepers: with eight writers one of them waits for seconds. Here a writer
+takes the gate, then the turn, then gives the gate back: whoever holds the gate is next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from outlast.errors import StoreBusyError
+from outlast.store.sqlite.layout import Layout
+
+_FIRST_NAP = 0.0002
+_LONGEST_NAP = 0.004
+
+
+class Turnstile:
+    """Locks belong to open files (flock), not to the process: two stores in one process exclude each other,
+    and closing one file drops no lock of another."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._gate = os.open(layout.gate, os.O_RDWR | os.O_CLOEXEC)
+        self._turn = os.open(layout.turn, os.O_RDWR | os.O_CLOEXEC)
+
+    @contextmanager
+    def turn(self, seconds: float) -> Iterator[None]:
+        """Hold the turn. Raises StoreBusyError, naming the holder, when it does not come within `seconds`."""
+        deadline = time.monotonic() + seconds
+        self._take(self._gate, self._layout.gate, deadline)
+        try:
+            self._take(self._turn, self._layout.turn, deadline)
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+
+    def _take(self, lock: int, path: Path, deadline: float) -> None:
+        nap = _FIRST_NAP
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pass
+            else:
+                return
+            if time.monotonic() >= deadline:
+                raise busy(self._layout, path)
+            time.sleep(nap)
+            nap = min(nap * 2, _LONGEST_NAP)
+
+    def close(self) -> None:
+        os.close(self._gate)
+        os.close(self._turn)
+
+
+def busy(layout: Layout, path: Path) -> StoreBusyError:
+    holder = lock_holder(layout.turn) or lock_holder(path)
+    who = f" by {holder}" if holder else ""
+    return StoreBusyError(
+        f"the store {layout.database} stayed locked{who}, nothing was stored",
+        hint="try again; a stopped process (state T) inside a transaction blocks all others until it ends",
+    )
+
+
+def lock_holder(path: Path) -> str | None:
+    """The process that holds a lock of the file `path`, for people; by /proc/locks, None where unknown."""
+    try:
+        inode = path.stat().st_ino
+        table = Path("/proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return None
+    pid = pid_of_lock(inode, table)
+    return describe(pid) if pid else None
+
+
+def pid_of_lock(inode: int, table: str) -> int | None:
+    """Who holds an exclusive lock on `inode`, by a text in the form of /proc/locks. Waiters (`->`) do not
+    count. Devices are not compared: some filesystems show another one there than stat does."""
+    for line in table.splitlines():
+        fields = line.split()
+        if len(fields) < 6 or fields[1] == "->" or fields[3] != "WRITE":
+            continue
+        if fields[5].rpartition(":")[2] == str(inode) and int(fields[4]) > 0:
+            return int(fields[4])
+    return None
+
+
+def describe(pid: int) -> str:
+    """`process 123 (name, state T)`; reads /proc."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return f"process {pid}"
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    return f"process {pid} ({name}, state {rest.split()[0]})"

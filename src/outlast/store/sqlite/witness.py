@@ -1,0 +1,107 @@
+"""The head witness: how long each journal was, kept outside the database.
+
+One bad frame in SQLite's write-ahead log silently drops every later acknowledged commit, and the integrity
+check of what is left says ok. So after each commit the new end of each journal goes into a file of slots
+beside the database. It is written after the commit and without a flush: it can be behind, never ahead.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from outlast.errors import IntegrityError
+from outlast.store.contract import Tip
+
+_SLOT = struct.Struct("<QQ16sII")
+"""seq, epoch, chain, CRC-32 of what is before, unused."""
+_HEADER = b"outlast witness 1\n"
+_HEADER_SIZE = 4096
+
+
+class Witness:
+    """Slot `s` belongs to the session of that number, which is never given out again in one store."""
+
+    def __init__(self, path: Path, store: str, *, write: bool) -> None:
+        flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
+        self._file = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        title = _HEADER + store.encode()
+        self._ours = os.pread(self._file, len(title), 0) == title
+        if write and not self._ours:
+            # A witness of another store says nothing about this one.
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, title, 0)
+            self._ours = True
+
+    def write(self, tips: Iterable[tuple[int, Tip]]) -> None:
+        """Note the ends of journals that were just committed; neighbouring slots take one write."""
+        start, run, follows = 0, bytearray(), -1
+        for s, tip in sorted(tips):
+            if s != follows:
+                self._put(start, run)
+                start, run = s, bytearray()
+            run += _packed(tip)
+            follows = s + 1
+        self._put(start, run)
+
+    def _put(self, start: int, run: bytearray) -> None:
+        if run:
+            os.pwrite(self._file, run, _HEADER_SIZE + start * _SLOT.size)
+
+    def read(self, s: int) -> Tip | None:
+        """What was noted; None where nothing was, or where a power cut tore the slot."""
+        if not self._ours:
+            return None
+        data = os.pread(self._file, _SLOT.size, _HEADER_SIZE + s * _SLOT.size)
+        if len(data) < _SLOT.size:
+            return None
+        seq, epoch, chain, crc, _ = _SLOT.unpack(data)
+        if seq == 0 or crc != zlib.crc32(data[:32]):
+            return None
+        return Tip(seq, epoch, chain)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _packed(tip: Tip) -> bytes:
+    body = _SLOT.pack(tip.seq, tip.epoch, tip.chain, 0, 0)[:32]
+    return body + struct.pack("<II", zlib.crc32(body), 0)
+
+
+def _in_slot(chain: bytes) -> bytes:
+    return chain[:16].ljust(16, b"\0")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A journal as the database has it: its end, and the chain at the seq that the witness noted."""
+
+    tip: Tip
+    chain_at_noted: bytes | None
+
+
+def compare(name: str, noted: Tip | None, seen: Seen) -> None:
+    """Raises IntegrityError when the journal is shorter than it was, or another one."""
+    if noted is None:
+        return
+    if seen.tip.seq < noted.seq:
+        raise IntegrityError(
+            f"the journal of {name} ends at record {seen.tip.seq}, but record {noted.seq} had been stored",
+            seq=seen.tip.seq,
+            reason=f"shorter than its witness: {seen.tip.seq} < {noted.seq}",
+            hint="records were lost under the database; keep a copy of it, then see `outlast doctor`",
+            session_id=name,
+        )
+    if _in_slot(seen.chain_at_noted or b"") != noted.chain:
+        raise IntegrityError(
+            f"record {noted.seq} of the journal of {name} is not the one that had been stored",
+            seq=noted.seq,
+            reason="another chain than its witness",
+            hint="the database was replaced or changed; keep a copy of it, then see `outlast doctor`",
+            session_id=name,
+        )
