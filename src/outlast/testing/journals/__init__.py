@@ -40,13 +40,13 @@ def random_journal(seed: int, moves: int) -> GeneratedJournal:
     return writer.journal()
 
 
-def journals(max_moves: int = 40) -> SearchStrategy[GeneratedJournal]:
+def journals(max_moves: int = 60) -> SearchStrategy[GeneratedJournal]:
     """Journals of up to `max_moves` moves; they shrink to few and plain ones."""
     from hypothesis import strategies as st  # noqa: PLC0415
 
     @st.composite
     def build(draw: st.DrawFn) -> GeneratedJournal:
-        choices = iter(draw(st.binary(max_size=max_moves * 6)))
+        choices = iter(draw(st.binary(min_size=max_moves * 6, max_size=max_moves * 6)))
         writer = JournalWriter(lambda n: next(choices, 0) % n)
         for _ in range(draw(st.integers(0, max_moves))):
             writer.move()

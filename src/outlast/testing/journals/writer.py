@@ -12,6 +12,9 @@ from outlast.testing.journals import bodies
 from outlast.testing.journals.expected import ExpectedTurn
 from outlast.testing.journals.ledger import LOOP, Ledger
 
+MOST_WAITING = 4
+"""Inputs in the queue, and parked turns: what grows without bound would hide what must not."""
+
 
 class JournalWriter(Ledger):
     """Writes one session's journal, move by move."""
@@ -40,7 +43,7 @@ class JournalWriter(Ledger):
             yield from self._turn_moves(e.running)
         else:
             yield from self._idle_moves()
-        if len(e.queue) < 4:
+        if len(e.queue) < MOST_WAITING:
             yield from [self._accept] * 2
         if e.queue:
             yield partial(self._cancel_input, e.queue[self._pick(len(e.queue))])
@@ -60,7 +63,8 @@ class JournalWriter(Ledger):
             yield partial(self._skip, turn)
         if e.unsuccessful is not None:
             yield partial(self._retry, e.unsuccessful)
-            yield partial(self._park_after, e.unsuccessful)
+            if len(e.parked) < MOST_WAITING:
+                yield partial(self._park_after, e.unsuccessful)
 
     def _turn_moves(self, turn: ExpectedTurn) -> Iterator[Callable[[], None]]:
         e = self.expected
@@ -84,7 +88,8 @@ class JournalWriter(Ledger):
             yield from [partial(self._answer, gate)] * 2
         yield partial(self._fail, turn)
         yield partial(self._interrupt, turn)
-        yield partial(self._park_in_place, turn)
+        if len(e.parked) < MOST_WAITING:
+            yield partial(self._park_in_place, turn)
 
     # --- the session ---
 
@@ -358,7 +363,7 @@ class JournalWriter(Ledger):
         drafts = self._ended(turn, "interrupted", self._of_turn(crash, turn))
         if choice == 2:
             drafts.append(self._retried(turn, t.BY_ON_INTERRUPT))
-        elif choice == 3:
+        elif choice == 3 and len(self.expected.parked) < MOST_WAITING:
             drafts.append(self._parked_after(turn, "quarantined"))
         return drafts
 
