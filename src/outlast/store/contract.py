@@ -7,6 +7,7 @@ acknowledgement is durable as docs/durability.md says for the store.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # `outlast ls` starts without asyncio
@@ -195,6 +196,12 @@ class Store(Protocol):
     store_id: str
     scope: Scope
     read_only: bool
+    folder: Path
+    """Files of this machine that belong to the store: agent folders and the like."""
+    incarnation: str
+    """This process's life as an owner; leases name it."""
+    label: str
+    """This process, for people."""
 
     # ledger
     async def append(self, batch: Append) -> int:
@@ -203,10 +210,13 @@ class Store(Protocol):
         ...
 
     async def read(self, name: str, after: int, limit: int = 1000) -> list[Row]:
-        """Rows with after < seq <= after + limit, in order."""
+        """Rows with after < seq <= after + limit, in order; fewer when they are large, and none only where
+        there is nothing after `after`."""
         ...
 
-    async def tip(self, name: str) -> Tip: ...
+    async def tip(self, name: str) -> Tip:
+        """Raises IntegrityError when the journal is known to have been longer."""
+        ...
 
     def changes(self, name: str | None = None) -> AbstractContextManager[asyncio.Event]:
         """A doorbell: the event is set whenever the journal or inbox of `name` (any session if None) may
@@ -224,7 +234,8 @@ class Store(Protocol):
 
     # inbox
     async def admit(self, admission: Admission) -> Admitted:
-        """Raises RequestCollisionError when the id was used with another kind or body."""
+        """Raises RequestCollisionError when the id was used with another kind or body, and
+        SessionNotFoundError when the session is new and `opening` is missing."""
         ...
 
     async def pending(self, name: str) -> list[Entry]:

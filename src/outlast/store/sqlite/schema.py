@@ -47,7 +47,8 @@ CREATE TABLE settled (
 CREATE TABLE catalog (
     s INTEGER PRIMARY KEY, seq INTEGER NOT NULL, title TEXT NOT NULL, state TEXT NOT NULL,
     agent TEXT NOT NULL, workspace TEXT NOT NULL, created_at INTEGER NOT NULL,
-    last_activity_at INTEGER NOT NULL, turns INTEGER NOT NULL, queued INTEGER NOT NULL, open_gates INTEGER NOT NULL, labels TEXT NOT NULL
+    last_activity_at INTEGER NOT NULL, turns INTEGER NOT NULL, queued INTEGER NOT NULL,
+    open_gates INTEGER NOT NULL, labels TEXT NOT NULL
 );
 CREATE INDEX catalog_by_activity ON catalog (last_activity_at);
 CREATE INDEX catalog_by_workspace ON catalog (workspace, last_activity_at);

@@ -60,20 +60,21 @@ class Address:
 
 
 class SqliteLease:
-    """See `outlast.store.contract.Lease`. `lost` is also set by a release: nothing may be written under it
-    any more."""
+    """See `outlast.store.contract.Lease`. `lost` stays unset when it is given back: that is no loss."""
 
     def __init__(self, name: str, epoch: int, give_back: Callable[[SqliteLease], Awaitable[None]]) -> None:
         self.name = name
         self.epoch = epoch
         self.lost = asyncio.Event()
         self._give_back = give_back
+        self._released = False
 
     async def release(self) -> None:
         """Give it back. Raises StoreError when that cannot be stored; the lease is then still held, until
         the store is closed or the process ends."""
-        if not self.lost.is_set():
+        if not self.lost.is_set() and not self._released:
             await self._give_back(self)
+            self._released = True
 
 
 @dataclass(slots=True)
@@ -100,7 +101,14 @@ class SqliteStore:
         layout = Layout.of(address.database)
         self.url = address.url
         self.store_id = engine.store_id
+        self.incarnation = engine.node
+        self.label = address.label
+        self.folder = layout.folder
         self.read_only = engine.behind
+        self.folder = layout.folder
+        self.incarnation = engine.node
+        self.label = address.label
+        self.folder = layout.folder
         self._layout = layout
         self._pid = os.getpid()
         self._closed = False
@@ -206,7 +214,6 @@ class SqliteStore:
     async def _release(self, lease: SqliteLease) -> None:
         await self._submit(Release(((lease.name, lease.epoch),)))
         self._parts.leases.pop(lease.epoch, None)
-        lease.lost.set()
 
     async def holder(self, name: str) -> Holder | None:
         return self._open_parts().reader.holder(name)

@@ -1,0 +1,7 @@
+"""The journal of one session: its single writer under a lease, its readers and followers."""
+
+from outlast.journal.follow import CaughtUp, Follower, follow
+from outlast.journal.reader import load_state, read_records
+from outlast.journal.writer import Journal
+
+__all__ = ["CaughtUp", "Follower", "Journal", "follow", "load_state", "read_records"]

@@ -1,0 +1,121 @@
+"""Reading a journal, verified: every record follows on the one before it, by number and by chain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from outlast.errors import IntegrityError
+from outlast.records.codec import blob_ref, chain_of, is_blob_ref, record_of
+from outlast.records.envelope import Record
+from outlast.state.fold import apply
+from outlast.state.model import State
+from outlast.store.contract import Row, Store
+
+PAGE = 1000
+
+
+@dataclass(slots=True)
+class Place:
+    """The last record that was read: what the next one must follow on."""
+
+    seq: int = 0
+    chain: bytes = b""
+
+
+async def read_records(
+    store: Store, name: str, after: int = 0, *, resolve_blobs: bool = True
+) -> AsyncIterator[Record]:
+    """The records after `after`, in constant memory. With `resolve_blobs` false a body that is kept as a blob
+    is given as its `BlobRef`.
+
+    Raises IntegrityError naming the first record that is missing, changed or out of place, or whose blob
+    is; UnsupportedRecordError, InvalidRecordError.
+    """
+    place = await place_after(store, name, after)
+    if place is None:
+        return
+    async for record in read_on(store, name, place, resolve_blobs=resolve_blobs):
+        yield record
+
+
+async def load_state(store: Store, name: str) -> State:
+    """The state after the last record; an empty one where there is no journal. Raises as `read_records`."""
+    state = State(name)
+    async for record in read_on(store, name, Place()):
+        apply(state, record)
+    return state
+
+
+async def place_after(store: Store, name: str, after: int) -> Place | None:
+    """Where reading begins; None where the journal is shorter than that."""
+    if after <= 0:
+        return Place()
+    rows = await store.read(name, after - 1, 1)
+    if not rows:
+        tip = await store.tip(name)
+        if tip.seq > after:
+            raise _broken(name, after, "missing")
+        return None
+    return Place(after, rows[0].chain)
+
+
+async def read_on(
+    store: Store, name: str, place: Place, *, resolve_blobs: bool = True
+) -> AsyncIterator[Record]:
+    """The records after `place`, which moves along."""
+    while rows := await _page(store, name, place):
+        for row in rows:
+            _verify(name, place, row)
+            body = None
+            if resolve_blobs and is_blob_ref(row.body):
+                body = await _fetch(store, name, row)
+            record = record_of(row, name, body)
+            place.seq, place.chain = row.seq, row.chain
+            yield record
+        # A long journal must not keep the event loop from everything else.
+        await asyncio.sleep(0)
+
+
+async def _page(store: Store, name: str, place: Place) -> list[Row]:
+    rows = await store.read(name, place.seq, PAGE)
+    if rows:
+        return rows
+    # An empty page is the end, unless the store knows of a later record: one that was stored since, or one
+    # behind a gap.
+    tip = await store.tip(name)
+    if tip.seq <= place.seq:
+        return []
+    rows = await store.read(name, place.seq, PAGE)
+    if not rows:
+        raise _broken(name, place.seq + 1, "missing")
+    return rows
+
+
+def _verify(name: str, place: Place, row: Row) -> None:
+    if row.seq != place.seq + 1:
+        raise _broken(name, place.seq + 1, "missing")
+    if row.chain != chain_of(place.chain, name, row):
+        raise _broken(name, row.seq, "not what was stored, or the one before it is not (its chain differs)")
+
+
+async def _fetch(store: Store, name: str, row: Row) -> bytes:
+    ref = blob_ref(row.body)
+    try:
+        data = await store.get_blob(ref.digest)
+    except IntegrityError as error:
+        raise _broken(name, row.seq, f"without its body: blob {ref.digest} is {error.reason}") from error
+    if len(data) != ref.size:
+        raise _broken(name, row.seq, f"without its body: blob {ref.digest} has {len(data)} bytes")
+    return data
+
+
+def _broken(name: str, seq: int, reason: str) -> IntegrityError:
+    return IntegrityError(
+        f"record {seq} of the journal of {name} is {reason}",
+        seq=seq,
+        reason=reason,
+        hint="keep a copy of the store; `outlast verify` shows what is intact",
+        session_id=name,
+    )

@@ -1,0 +1,205 @@
+"""The single writer of one session's journal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import dataclass
+
+from outlast import clock
+from outlast.errors import (
+    AmbiguousAppendError,
+    ConflictError,
+    FencedError,
+    LeaseLostError,
+    UsageError,
+)
+from outlast.faults import point
+from outlast.ids import uuid7
+from outlast.journal.reader import load_state, read_records
+from outlast.records.codec import BLOB_LIMIT, encode_blob_ref, encode_body, row_of
+from outlast.records.envelope import Draft, Record, Stamp
+from outlast.records.types import Fence
+from outlast.state.catalog import catalog_entry
+from outlast.state.fold import apply
+from outlast.state.model import State
+from outlast.store.contract import Append, Lease, Row, Settlement, Store
+
+_FIRST_RETRY = 0.02
+_LONGEST_RETRY = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What is stored, and what it means once it is."""
+
+    append: Append
+    records: list[Record]
+    state: State
+
+
+class Journal:
+    """Appends under a lease and keeps the folded state at the tip. `lost` is set as soon as this process
+    owns the session no more; every later call then raises LeaseLostError."""
+
+    def __init__(self, store: Store, lease: Lease, state: State) -> None:
+        self.name = lease.name
+        self.lease = lease
+        self.state = state
+        """After the last durable record. Each append puts a new one here; a held one does not change."""
+        self._store = store
+        self._order = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, store: Store, lease: Lease) -> Journal:
+        """Read and fold what is there. Raises as `read_records`, and IntegrityError when the journal is
+        shorter than it was."""
+        return cls(store, lease, await load_state(store, lease.name))
+
+    @property
+    def lost(self) -> asyncio.Event:
+        return self.lease.lost
+
+    def raise_if_lost(self) -> None:
+        """Raises LeaseLostError once the lease is lost."""
+        if self.lease.lost.is_set():
+            raise _lost(self.lease)
+
+    async def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        settle: Sequence[tuple[str, int]] = (),
+        expected_seq: int | None = None,
+    ) -> list[Record]:
+        """Store `drafts` as one atomic batch; they are durable when it returns.
+
+        `settle` names inbox entries, each with the index of the draft that settles it. With `expected_seq`
+        the batch is refused unless the journal ends there. The first batch of an owner begins with its
+        Fence. Callers are served in the order of their calls. A caller that is cancelled while the batch is
+        on its way is held until its fate is known.
+
+        Raises LeaseLostError; ConflictError for another `expected_seq`; IntegrityError or
+        InvalidRecordError for drafts that the journal cannot take; StoreFullError, StoreBusyError and other
+        StoreErrors. Nothing is stored then.
+        """
+        if not drafts:
+            raise UsageError("an append needs at least one record")
+        async with self._order:
+            self.raise_if_lost()
+            if expected_seq is not None and expected_seq != self.state.seq:
+                raise ConflictError(
+                    f"the journal of {self.name} ends at record {self.state.seq}, not {expected_seq}",
+                    tip=self.state.seq,
+                    session_id=self.name,
+                )
+            self._require_fence(drafts[0])
+            batch = await self._prepare(drafts, settle)
+            self.raise_if_lost()
+            await _held(self._store_and_apply(batch))
+            return batch.records
+
+    def read(self, after: int = 0) -> AsyncIterator[Record]:
+        """See `read_records`."""
+        return read_records(self._store, self.name, after)
+
+    def _require_fence(self, first: Draft) -> None:
+        epoch = self.lease.epoch
+        fenced = self.state.epoch == epoch
+        begins = isinstance(first.body, Fence) and first.body.epoch == epoch
+        if not fenced and not begins:
+            raise UsageError(
+                f"the first record under epoch {epoch} of {self.name} must be its Fence", session_id=self.name
+            )
+
+    async def _prepare(self, drafts: Sequence[Draft], settle: Sequence[tuple[str, int]]) -> _Batch:
+        state = self.state.copy()
+        at = clock.now()
+        rows: list[Row] = []
+        records: list[Record] = []
+        blobs: list[str] = []
+        for draft in drafts:
+            body = encode_body(draft.body)
+            if len(body) > BLOB_LIMIT:
+                blobs.append(await self._store.put_blob(body))
+                body = encode_blob_ref(blobs[-1], len(body))
+            stamp = Stamp(state.seq + 1, self.lease.epoch, uuid7(at, os.urandom(10)), at)
+            row = row_of(draft, body, stamp, self.name, state.chain)
+            record = _record(draft, stamp, row)
+            # On a copy and before it is stored: a record that contradicts the journal would make it
+            # unreadable for ever.
+            apply(state, record)
+            rows.append(row)
+            records.append(record)
+        append = Append(
+            self.name,
+            tuple(rows),
+            self.state.seq,
+            self.lease,
+            settle=tuple(Settlement(request, rows[index].seq) for request, index in settle),
+            catalog=catalog_entry(state),
+            blobs=tuple(blobs),
+        )
+        return _Batch(append, records, state)
+
+    async def _store_and_apply(self, batch: _Batch) -> None:
+        point("journal.append.before")
+        delay = _FIRST_RETRY
+        while True:
+            try:
+                await self._store.append(batch.append)
+                break
+            except AmbiguousAppendError as error:
+                # Only the same rows at the same place can tell. A store that can tell nobody any more
+                # has set the lease to lost.
+                if self.lease.lost.is_set():
+                    raise _lost(self.lease) from error
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, _LONGEST_RETRY)
+            except (FencedError, ConflictError) as error:
+                self.lease.lost.set()
+                raise _lost(self.lease) from error
+        self.state = batch.state
+        point("journal.append.after")
+
+
+def _record(draft: Draft, stamp: Stamp, row: Row) -> Record:
+    return Record(
+        seq=row.seq,
+        epoch=row.epoch,
+        id=draft.id or stamp.id,
+        at=row.at,
+        type=row.type,
+        v=row.v,
+        loop=draft.loop,
+        turn=draft.turn,
+        cause=draft.cause,
+        actor=draft.actor,
+        cursor=draft.cursor,
+        body=draft.body,
+        chain=row.chain,
+    )
+
+
+def _lost(lease: Lease) -> LeaseLostError:
+    return LeaseLostError(
+        f"this process does not own {lease.name} any more (epoch {lease.epoch})",
+        hint="another process took it over; `outlast show` names it",
+        session_id=lease.name,
+    )
+
+
+async def _held(work: Coroutine[object, object, None]) -> None:
+    """Await `work` to its end whatever happens to the caller; a cancellation comes afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        failure = None if task.cancelled() else task.exception()
+        raise cancelled from failure
+    task.result()
