@@ -263,7 +263,7 @@ _SECRETS = (
     re.compile(r"(?i)(?<=\bbearer )\S+|(?<=\bbasic )[A-Za-z0-9+/=]{8,}"),
     re.compile(r"(?<=://)[^\s/@]+(?=@)"),
     re.compile(
-        r"(?i)(?<![A-Za-z])(?:[\w-]*(?:api[_-]?key|token|secret|passwd|password|credential)s?[\w-]*)[\"']?\s*[=:]\s*[\"']?"
+        r"(?i)(?<![\w-])(?:[\w-]*(?:api[_-]?key|token|secret|passwd|password|credential)s?[\w-]*)[\"']?\s*[=:]\s*[\"']?"
         r"([^\s\"',;&}]{4,})"
     ),
 )

@@ -1,6 +1,7 @@
 """Agents for tests and demonstrations: small programs that use the standard library alone.
 
 `scripted` does what the markers in its prompt say, well or badly; `echo` is the example of docs/agents.md.
+`talk` runs one turn of a `Command` agent on plain pipes.
 """
 
 from __future__ import annotations

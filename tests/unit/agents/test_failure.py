@@ -1,0 +1,175 @@
+"""What a failure is called, what is done about it, and what its message may hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.agents.contract import ExitInfo
+from outlast.agents.failure import (
+    MESSAGE_LIMIT,
+    TAXONOMY,
+    Retry,
+    classify_code,
+    classify_exit,
+    classify_text,
+    kind_of,
+    recovery_of,
+    redact,
+    reported,
+    tidy,
+)
+
+CODES = [
+    "crashed",
+    "oom_killed",
+    "exit_nonzero",
+    "timeout_idle",
+    "timeout_total",
+    "transport_lost",
+    "protocol_error",
+    "auth_failed",
+    "rate_limited",
+    "quota_exhausted",
+    "provider_overloaded",
+    "session_missing",
+    "session_corrupt",
+    "version_unsupported",
+    "output_limit",
+    "cancelled",
+    "unknown",
+]
+
+
+def test_every_code_says_what_happened_and_what_to_do() -> None:
+    assert list(TAXONOMY) == CODES
+    for kind in TAXONOMY.values():
+        assert kind.sentence.endswith(".")
+        assert kind.next_step.endswith(".")
+
+
+def test_only_a_session_that_is_gone_is_begun_afresh() -> None:
+    fresh = {code for code in CODES if recovery_of(code) == "fresh_session"}
+    assert fresh == {"session_missing", "session_corrupt"}
+    assert recovery_of("crashed") == "resume_session"
+    assert recovery_of("cancelled") is None
+
+
+def test_a_code_of_nobody_is_treated_as_unknown() -> None:
+    assert kind_of("no_such_code") is TAXONOMY["unknown"]
+
+
+@pytest.mark.parametrize(
+    ("info", "code", "says"),
+    [
+        (ExitInfo(None, 9), "crashed", "SIGKILL (signal 9)"),
+        (ExitInfo(None, 11), "crashed", "SIGSEGV"),
+        (ExitInfo(None, 250), "crashed", "signal 250"),
+        (ExitInfo(None, 9, oom=True), "oom_killed", "memory"),
+        (ExitInfo(None, 9, oom=True, killed=True), "oom_killed", "memory"),
+        (ExitInfo(3, None), "exit_nonzero", "status 3"),
+        (ExitInfo(127, None), "exit_nonzero", "not found"),
+        (ExitInfo(137, None), "exit_nonzero", "SIGKILL"),
+        (ExitInfo(0, None), "protocol_error", "never said that it was done"),
+        (ExitInfo(None, None), "transport_lost", "not known"),
+        (ExitInfo(None, 9, killed=True), "cancelled", "on request"),
+        (ExitInfo(None, 9, killed=True, lingered=True), "protocol_error", "closed its output"),
+        (ExitInfo(3, None, killed=True, lingered=True), "exit_nonzero", "status 3"),
+    ],
+)
+def test_signal_and_status_are_told_apart(info: ExitInfo, code: str, says: str) -> None:
+    failure = classify_exit(info)
+    assert failure.code == code
+    assert says in failure.message
+    assert (failure.signal, failure.exit_status) == (info.signal, info.status)
+
+
+@pytest.mark.parametrize(
+    ("given_code", "code"),
+    [
+        *((code, code) for code in CODES),
+        ("rate_limit_error", "rate_limited"),
+        ("rateLimitExceeded", "rate_limited"),
+        ("Rate-Limited", "rate_limited"),
+        ("429", "rate_limited"),
+        ("401", "auth_failed"),
+        ("insufficient_quota", "quota_exhausted"),
+        ("overloaded_error", "provider_overloaded"),
+        ("thread_not_found", "session_missing"),
+        ("", "unknown"),
+        ("my_own_code", "unknown"),
+        ("\0💥", "unknown"),
+    ],
+)
+def test_structured_codes_are_recognised(given_code: str, code: str) -> None:
+    assert classify_code(given_code) == code
+
+
+def test_known_words_decide_only_where_no_code_does() -> None:
+    assert classify_text("Error: No conversation found with session ID x") == "session_missing"
+    assert classify_text("the weather is bad") == "unknown"
+    assert reported("oops", "429 Too Many Requests").code == "rate_limited"
+    assert reported("auth_failed", "Too Many Requests").code == "auth_failed"
+
+
+def test_an_agents_own_code_stays_readable() -> None:
+    assert reported("disk_melted", "it is hot").message == "disk_melted: it is hot"
+    assert reported("crashed", "boom").message == "boom"
+    assert reported("", "boom").message == "boom"
+    assert reported("disk_melted", "").message == "disk_melted"
+
+
+def test_a_retry_waits_longer_each_time_and_as_long_as_the_provider_asks() -> None:
+    retry = Retry(attempts=4, base=1.0, cap=5.0, honours_retry_after=True)
+    assert [retry.delay(attempt, chance=1.0) for attempt in range(1, 6)] == [1.0, 2.0, 4.0, 5.0, None]
+    assert retry.delay(1, chance=0.0) == 0.5
+    assert retry.delay(1, chance=1.0, retry_after=60.0) == 60.0
+    assert retry.delay(4, chance=1.0, retry_after=1.0) == 5.0
+    assert Retry(attempts=1, base=1.0, cap=5.0).delay(1, chance=1.0, retry_after=60.0) == 1.0
+
+
+CANARIES = [
+    "sk-ant-api03-canary-canary",
+    "ghp_canarycanarycanary",
+    "Bearer canary.canary",
+    "Authorization: Bearer canarycanary",
+    'api_key="canarycanary"',
+    "OPENAI_API_KEY=canarycanary",
+    '{"access_token": "canarycanary"}',
+    "password: canarycanary",
+    "https://user:canary@proxy.example/x",
+    "AKIACANARYCANARY1234",
+    "eyJhbGciOiJIUzI1NiJ9.canarycanary.canary",
+    "my-secret=canarycanary&x=1",
+]
+
+
+@pytest.mark.parametrize("text", CANARIES)
+def test_credential_leak(text: str) -> None:
+    """What looks like a credential in a provider's error text reaches no message."""
+    for message in (text, f"request failed ({text}), giving up", f"{{'error': '{text}'}}"):
+        told = reported("oops", message).message
+        assert "canary" not in told.lower()
+        assert "[redacted]" in told
+
+
+def test_values_that_are_known_to_be_secret_are_taken_out_wherever_they_are() -> None:
+    assert redact("xhunter2hunter2x", ["hunter2hunter2", "short"]) == "x[redacted]x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the token expired",
+        "max_tokens is too high",
+        "no api key found",
+        "see https://example.com/a@b",
+        "task-123456",
+    ],
+)
+def test_plain_words_stay(text: str) -> None:
+    assert redact(text) == text
+
+
+@given(st.text())
+def test_a_message_is_bounded(text: str) -> None:
+    assert len(tidy(text * 500)) <= MESSAGE_LIMIT
