@@ -23,3 +23,9 @@ def monotonic() -> float:
 def isoformat(at: Micros | int) -> str:
     """RFC 3339 in UTC with microseconds: `2026-01-31T12:00:00.000000Z`."""
     return datetime.fromtimestamp(at / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def boottime() -> int:
+    """Nanoseconds on a clock that counts suspend and never steps, the clock of the spool's times;
+    comparable within one boot."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -227,7 +227,7 @@ class IntegrityError(OutlastError):
 
 class RestoreError(OutlastError):
     """A restore failed and was rolled back. `kind` is one of lease, replay, probe, append, loop,
-    agent, materialize, cancelled; `phase` names the phase that failed."""
+    agent, materialize, cancelled; `phase` names the phase that failed; `__cause__` is what it failed of."""
 
     def __init__(
         self, message: str, *, kind: str, phase: str, hint: str | None = None, session_id: str | None = None

@@ -1,0 +1,105 @@
+"""What a restore finds outside the journal. Data only; `restore.probe` looks, `restore.plan` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from outlast.agents.contract import ExitInfo
+from outlast.records.types import OnInterrupt
+
+Landing = Literal["none", "never_written", "accepted", "unknown", "written", "foreign"]
+"""What the spool says of the reserved input (shim.md, "Cursor"): `none` = nothing was reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFacts:
+    """One loop's agent, as found."""
+
+    loop: str
+    known: bool
+    """This runtime has a configuration for the agent's name."""
+    many_turns: bool = False
+    on_interrupt: OnInterrupt = "skip"
+    generation: str | None = None
+    """The generation looked at: the one that the journal names."""
+    found: bool = False
+    """Its folder is there."""
+    alive: bool = False
+    """Its shim lives."""
+    started: bool = False
+    """Its agent was started."""
+    exit: ExitInfo | None = None
+    landing: Landing = "none"
+    terminal: str | None = None
+    """The spool holds the agent's own end of the turn: `done`, `cancelled` or `failed`."""
+    readable: bool = False
+    """Its spool can be folded from the journal's cursor on."""
+    gone: bool = True
+    """The agent's process tree is proven dead."""
+    note: str = ""
+    """Anything a person should read, as one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    agents: Mapping[str, AgentFacts] = field(default_factory=dict)
+    """By loop."""
+    inbox: int = 0
+    """Unsettled inbox entries."""
+    same_boot: bool = True
+
+    def lines(self) -> list[str]:
+        """One plain sentence per fact."""
+        lines = [f"inbox: {self.inbox} unsettled"]
+        for agent in self.agents.values():
+            lines.append(f"loop {agent.loop}: {describe(agent)}")
+        return lines
+
+
+def describe(agent: AgentFacts) -> str:
+    """The agent's facts as one sentence; the evidence of a plan."""
+    if agent.generation is None:
+        return "no agent was started"
+    if not agent.found:
+        return f"{agent.generation} is not on this machine"
+    if agent.alive:
+        return f"{agent.generation} lives" + ("" if agent.started else ", its agent was never started")
+    parts = [f"{agent.generation} has ended"]
+    if agent.exit is not None:
+        parts.append(describe_exit(agent.exit))
+    elif not agent.started:
+        parts.append("its agent was never started")
+    else:
+        parts.append("no exit was recorded")
+    if agent.terminal is not None:
+        parts.append(f"its spool holds the turn's end ({agent.terminal})")
+    elif agent.landing != "none":
+        parts.append(_LANDING[agent.landing])
+    if not agent.gone:
+        parts.append("processes of its tree may still live")
+    if agent.note:
+        parts.append(agent.note)
+    return ", ".join(parts)
+
+
+def describe_exit(exit: ExitInfo) -> str:
+    """How a process ended, in words."""
+    if exit.signal is not None:
+        how = f"the agent was ended by signal {exit.signal}"
+    elif exit.status is not None:
+        how = f"the agent exited with status {exit.status}"
+    else:
+        how = "the agent ended, its status was not seen"
+    return how + (" (out of memory)" if exit.oom else "") + (", tree verified gone" if exit.verified else "")
+
+
+_LANDING: Mapping[str, str] = {
+    "none": "no input was reserved",
+    "never_written": "the input was never written",
+    "accepted": "the input was accepted",
+    "unknown": "the input may have been written in part",
+    "written": "the input was written",
+    "foreign": "another writer's input stands in its place",
+}

@@ -1,0 +1,380 @@
+"""Restoring a session: phases as data, each with its undo, run by one loop.
+
+A start takes the same road: the journal is empty, so the plan is, and the first batch says that the session
+begins. A new capability is a new fact, a new plan item and a new phase in the table below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from outlast import faults
+from outlast.clock import monotonic
+from outlast.errors import (
+    IntegrityError,
+    OutlastError,
+    RestoreDiscoveryError,
+    RestoreError,
+    SessionNotFoundError,
+)
+from outlast.ids import new_id
+from outlast.journal import Journal, load_state
+from outlast.keep import Claim, KeepError
+from outlast.records.envelope import Draft
+from outlast.records.types import Fence, RestoreDone, RestoreErrored, RestoreStarted
+from outlast.restore.facts import Facts
+from outlast.restore.plan import RestorePlan, plan
+from outlast.restore.probe import Resolve, fence_agents, generation_of, probe_facts
+from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
+from outlast.restore.start import first_records
+from outlast.state.model import State
+from outlast.store.contract import AcquireOptions, Lease, Store
+from outlast.turns.driver import GatePolicy, LoopDriver
+from outlast.turns.host import AgentHost, Hosting
+
+FAREWELL = 2.0
+"""Seconds for RestoreErrored to be appended before ownership is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a restore uses of the process around it."""
+
+    store: Store
+    resolve: Resolve
+    policy: GatePolicy
+    environ: Mapping[str, str]
+    machine: str
+    secret: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """`wait` seconds for a living owner; `take_over` ends it. `resume_queue`: a person asked, so a queue
+    that a cancel held goes on."""
+
+    session: str
+    wait: float = 0.0
+    take_over: bool = False
+    resume_queue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A live session's parts. `attached` is the turn that goes on with a living agent."""
+
+    journal: Journal
+    driver: LoopDriver
+    plan: RestorePlan
+    attached: str | None
+
+
+@dataclass(slots=True)
+class Restoring:
+    """What the phases have found and made so far."""
+
+    around: Surroundings
+    request: RestoreRequest
+    begun: float
+    lease: Lease | None = None
+    journal: Journal | None = None
+    hosting: Hosting | None = None
+    facts: Facts | None = None
+    plan: RestorePlan | None = None
+    driver: LoopDriver | None = None
+    attached: str | None = None
+    fenced: bool = False
+    actions: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> State:
+        return _there(self.journal).state
+
+
+T = TypeVar("T")
+Step = Callable[[Restoring], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """`kind` is the RestoreError's when `run` fails; `undo` takes back what `run` made."""
+
+    name: str
+    kind: str
+    run: Step
+    undo: Step | None = None
+
+
+def _there(value: T | None) -> T:
+    """What an earlier phase made."""
+    if value is None:
+        raise RuntimeError("a phase ran before the one that it needs")
+    return value
+
+
+# --- the phases ----------------------------------------------------------------------------------
+
+
+async def _acquire(now: Restoring) -> None:
+    options = AcquireOptions(wait=now.request.wait, take_over=now.request.take_over)
+    now.lease = await now.around.store.acquire(now.request.session, options)
+
+
+async def _release(now: Restoring) -> None:
+    if now.lease is not None:
+        await now.lease.release()
+
+
+async def _read(now: Restoring) -> None:
+    now.journal = await Journal.open(now.around.store, _there(now.lease))
+
+
+async def _discover(now: Restoring) -> None:
+    state = now.state
+    if state.seq == 0:
+        entries = await now.around.store.pending(now.request.session)
+        if not any(entry.opening_body for entry in entries):
+            raise SessionNotFoundError(
+                f"there is no session {now.request.session}", session_id=now.request.session
+            )
+    elif not state.lineage:
+        raise RestoreDiscoveryError(now.request.session, "SessionStarted")
+    elif state.root is None:
+        raise RestoreDiscoveryError(now.request.session, "root LoopStarted")
+
+
+async def _probe(now: Restoring) -> None:
+    faults.point("restore.probe.before")
+    store, lease = now.around.store, _there(now.lease)
+    state = now.state
+    claim = Claim(store.store_id, state.lineage or new_id(), lease.epoch, store.incarnation)
+    now.hosting = hosting_for(now.around, state, claim)
+    await fence_agents(state, claim, now.hosting)
+    now.facts = await _facts(now)
+    faults.point("restore.probe.after")
+
+
+async def _facts(now: Restoring) -> Facts:
+    inbox = len(await now.around.store.pending(now.request.session))
+    return probe_facts(now.state, inbox, _there(now.hosting), now.around.resolve)
+
+
+async def _plan(now: Restoring) -> None:
+    now.plan = plan(now.state, _there(now.facts))
+    if now.plan.quarantined:
+        raise RestoreError(
+            "three restores in a row did not finish",
+            kind="loop",
+            phase="plan",
+            session_id=now.request.session,
+            hint="`outlast show` says what they died of",
+        )
+    for loop in now.state.loops.values():
+        # A person may look at a session whose agent is not here, but nobody can run it.
+        now.around.resolve(loop.agent)
+
+
+async def _begin(now: Restoring) -> None:
+    """One atomic batch at the tip that was planned for: fence, RestoreStarted, the repairs."""
+    journal, lease = _there(now.journal), _there(now.lease)
+    holder = now.around.store.label
+    fence = Draft(body=Fence(epoch=lease.epoch, holder=holder, previous_epoch=now.state.epoch))
+    if _there(now.plan).starts:
+        entries = await now.around.store.pending(now.request.session)
+        claim = _there(now.hosting).claim
+        drafts = [fence, *first_records(entries, claim.lineage, now.around.resolve)]
+    else:
+        drafts = [fence, _started(now), *quick_repairs(now.state, _there(now.plan))]
+    faults.point("restore.begin.before_append")
+    await journal.append(drafts)
+    now.fenced = True
+    now.actions += [f"{t.action} {t.turn}" for t in _there(now.plan).turns]
+    faults.point("restore.begin.after_append")
+
+
+def _started(now: Restoring) -> Draft:
+    chosen = _there(now.plan)
+    return Draft(body=RestoreStarted(from_seq=chosen.tip, facts=list(chosen.facts), turns=list(chosen.turns)))
+
+
+async def _build(now: Restoring) -> None:
+    """The loop's driver, the same for a start and a restore."""
+    state = now.state
+    root = state.loops[_there(state.root)]
+    now.hosting = hosting_for(now.around, state, _there(now.hosting).claim)
+    now.driver = LoopDriver(
+        journal=_there(now.journal),
+        agent=now.around.resolve(root.agent),
+        loop=root.loop,
+        hosting=now.hosting,
+        policy=now.around.policy,
+    )
+
+
+async def _agents(now: Restoring) -> None:
+    """Attach to what lives, settle from the spool what is dead, end what has nothing to do."""
+    chosen, driver = _there(now.plan), _there(now.driver)
+    for turn in chosen.turns:
+        if turn.action == "attach":
+            await _attach_turn(now, turn.turn, driver)
+        elif turn.action in ("settle", "interrupt"):
+            await _close_from_spool(now, turn.turn, driver)
+    for loop in chosen.loops:
+        await _loop_agent(now, loop.loop, loop.action, driver)
+    gates = closing_gates(now.state, chosen)
+    if gates:
+        await _there(now.journal).append(gates)
+
+
+async def _attach_turn(now: Restoring, turn: str, driver: LoopDriver) -> None:
+    loop = now.state.loops[driver.loop]
+    generation = _there(generation_of(loop))
+    try:
+        host = await AgentHost.attach(_there(now.hosting), driver.agent, loop, generation)
+    except KeepError:
+        # It died since the probe: the same rules settle it.
+        now.facts = await _facts(now)
+        now.plan = plan(now.state, now.facts)
+        if any(t.action == "attach" for t in now.plan.turns):
+            raise
+        repairs = quick_repairs(now.state, now.plan)
+        if repairs:
+            await _there(now.journal).append(repairs)
+        for planned in now.plan.turns:
+            if planned.action in ("settle", "interrupt"):
+                await _close_from_spool(now, planned.turn, driver)
+        return
+    await driver.attach(turn, host)
+    now.attached = turn
+
+
+async def _close_from_spool(now: Restoring, turn: str, driver: LoopDriver) -> None:
+    if turn not in now.state.open_turns:
+        return
+    planned = next(t for t in _there(now.plan).turns if t.turn == turn)
+    facts = _there(now.facts).agents[planned.loop]
+    loop = now.state.loops[planned.loop]
+    generation = generation_of(loop)
+    ending = slow_ending(planned, facts)
+    if generation is None or not facts.found or not facts.readable:
+        await driver.close_turn(turn, ending)
+        return
+    host = AgentHost.dead(_there(now.hosting), driver.agent, loop, generation)
+    await driver.settle(turn, host, ending)
+
+
+async def _loop_agent(now: Restoring, loop_id: str, action: str, driver: LoopDriver) -> None:
+    loop = now.state.loops[loop_id]
+    generation = generation_of(loop)
+    if generation is None or driver.host is not None:
+        return
+    try:
+        host = await AgentHost.attach(_there(now.hosting), driver.agent, loop, generation)
+    except KeepError:
+        return  # It ended by itself.
+    if action == "attach":
+        await driver.adopt(host)
+    else:
+        await host.end(0.0)
+
+
+async def _leave_agents(now: Restoring) -> None:
+    if now.driver is not None:
+        await now.driver.detach()
+
+
+async def _done(now: Restoring) -> None:
+    if not _there(now.plan).starts:
+        took = int((monotonic() - now.begun) * 1000)
+        faults.point("restore.done.before_append")
+        await _there(now.journal).append([Draft(body=RestoreDone(took_ms=took, actions=now.actions))])
+        faults.point("restore.done.after_append")
+
+
+PHASES: tuple[Phase, ...] = (
+    Phase("acquire", "lease", _acquire, _release),
+    Phase("read", "replay", _read),
+    Phase("discover", "replay", _discover),
+    Phase("probe", "probe", _probe),
+    Phase("plan", "loop", _plan),
+    Phase("begin", "append", _begin),
+    Phase("build", "loop", _build),
+    Phase("agents", "agent", _agents, _leave_agents),
+    Phase("done", "append", _done),
+)
+
+
+# --- the loop ------------------------------------------------------------------------------------
+
+
+async def restore(around: Surroundings, request: RestoreRequest) -> Restored:
+    """Run the phases; on a failure undo them in reverse and raise RestoreError (SessionNotFoundError and
+    IntegrityError as they are)."""
+    now = Restoring(around, request, monotonic())
+    passed: list[Phase] = []
+    for phase in PHASES:
+        passed.append(phase)
+        try:
+            await phase.run(now)
+        except asyncio.CancelledError:
+            await _roll_back(now, passed, "cancelled", f"cancelled in phase {phase.name}")
+            raise
+        except (OutlastError, OSError) as error:
+            await _roll_back(now, passed, phase.kind, f"{phase.name}: {type(error).__name__}")
+            raise _as_restore_error(error, phase, request.session) from error
+    return Restored(_there(now.journal), _there(now.driver), _there(now.plan), now.attached)
+
+
+async def _roll_back(now: Restoring, passed: list[Phase], kind: str, message: str) -> None:
+    undos = [phase.undo for phase in reversed(passed) if phase.undo is not None]
+    if now.fenced and not _there(now.plan).starts:
+        await _farewell(_there(now.journal), RestoreErrored(kind=kind, message=message))
+    for undo in undos:
+        await undo(now)
+
+
+async def _farewell(journal: Journal, errored: RestoreErrored) -> None:
+    """Best effort: ownership is kept until it has drained."""
+    try:
+        async with asyncio.timeout(FAREWELL):
+            await journal.append([Draft(body=errored)])
+    except (OutlastError, TimeoutError):
+        return
+
+
+def _as_restore_error(error: Exception, phase: Phase, session: str) -> Exception:
+    if isinstance(error, RestoreError | SessionNotFoundError | IntegrityError):
+        return error
+    message = error.message if isinstance(error, OutlastError) else str(error)
+    hint = error.hint if isinstance(error, OutlastError) else None
+    return RestoreError(message, kind=phase.kind, phase=phase.name, hint=hint, session_id=session)
+
+
+async def look(around: Surroundings, session: str) -> RestorePlan:
+    """The plan of a restore as things are: read-only, no lease, no floor raised."""
+    state = await load_state(around.store, session)
+    pending = await around.store.pending(session)
+    if state.seq == 0 and not pending:
+        raise SessionNotFoundError(f"there is no session {session}", session_id=session)
+    claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
+    facts = probe_facts(state, len(pending), hosting_for(around, state, claim), around.resolve)
+    return plan(state, facts)
+
+
+def hosting_for(around: Surroundings, state: State, claim: Claim) -> Hosting:
+    """Where the session's agents run on this machine."""
+    return Hosting(
+        session=state.session,
+        workspace=state.workspace,
+        folders=around.store.folder / "agents",
+        claim=claim,
+        machine=around.machine,
+        secret=around.secret,
+        environ=around.environ,
+    )
+
+
+__all__ = ["PHASES", "Phase", "RestoreRequest", "Restored", "Surroundings", "look", "restore"]

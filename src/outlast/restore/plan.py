@@ -1,0 +1,191 @@
+"""What a restore will do: a pure, total function of the folded journal and the facts.
+
+`outlast plan`, the restore itself and its `RestoreStarted` record all show the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from outlast.records.types import PlannedTurn
+from outlast.restore.facts import AgentFacts, Facts, describe
+from outlast.state.model import OpenGate, OpenTurn, State
+from outlast.turns.budget import spent
+
+QUARANTINE_AFTER = 3
+"""Restores in a row without RestoreDone after which a session is only opened by `--safe`."""
+
+Then = Literal["none", "retry", "continue", "hold", "ask", "quarantine"]
+_THEN: Mapping[str, Then] = {
+    "skip": "none",
+    "retry": "retry",
+    "continue": "continue",
+    "hold": "hold",
+    "ask": "ask",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLoop:
+    """What happens to the agent process of a loop that has no turn to decide it."""
+
+    loop: str
+    action: Literal["attach", "end", "none"]
+    generation: str | None
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedGate:
+    gate: str
+    action: Literal["keep", "close"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """Everything that a restore of `session` from journal position `tip` will do, with its reasons."""
+
+    session: str
+    tip: int
+    starts: bool
+    """The journal is empty: the session is started, not restored."""
+    turns: tuple[PlannedTurn, ...] = ()
+    loops: tuple[PlannedLoop, ...] = ()
+    gates: tuple[PlannedGate, ...] = ()
+    queued: int = 0
+    inbox: int = 0
+    held: bool = False
+    quarantined: bool = False
+    facts: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """For people, one sentence a line."""
+        if self.starts:
+            return [f"session {self.session} is new: it is started with {self.inbox} waiting input(s)"]
+        lines = [f"session {self.session}, journal at {self.tip}"]
+        if self.quarantined:
+            lines.append(f"{QUARANTINE_AFTER} restores in a row did not finish: it stays closed")
+        for turn in self.turns:
+            after = "" if turn.then == "none" else f", then {turn.then}"
+            lines.append(f"turn {turn.turn}: {turn.action}{after}: {turn.evidence}")
+        for loop in self.loops:
+            lines.append(f"loop {loop.loop}: {loop.action}: {loop.evidence}")
+        for gate in self.gates:
+            lines.append(f"gate {gate.gate}: {gate.action}: {gate.reason}")
+        if not self.turns:
+            lines.append("no turn is open")
+        waiting = f"{self.queued} queued, {self.inbox} in the inbox"
+        lines.append(f"{waiting}: " + ("held until a person resumes" if self.held else "goes on"))
+        return lines
+
+    def to_json(self) -> dict[str, object]:
+        """The shape of `outlast plan --json`."""
+        return {
+            "session": self.session,
+            "tip": self.tip,
+            "starts": self.starts,
+            "quarantined": self.quarantined,
+            "turns": [
+                {
+                    "turn": t.turn,
+                    "loop": t.loop,
+                    "action": t.action,
+                    "then": t.then,
+                    "evidence": t.evidence,
+                    "seq": t.seq,
+                }
+                for t in self.turns
+            ],
+            "loops": [
+                {"loop": x.loop, "action": x.action, "generation": x.generation, "evidence": x.evidence}
+                for x in self.loops
+            ],
+            "gates": [{"gate": g.gate, "action": g.action, "reason": g.reason} for g in self.gates],
+            "queued": self.queued,
+            "inbox": self.inbox,
+            "held": self.held,
+            "facts": list(self.facts),
+        }
+
+
+def plan(state: State, facts: Facts) -> RestorePlan:
+    """Total: every prefix of every valid journal has a plan."""
+    if state.root is None:
+        return RestorePlan(state.session, state.seq, starts=True, inbox=facts.inbox)
+    turns = tuple(_plan_turn(turn, _agent(facts, turn.loop)) for turn in state.open_turns.values())
+    decided = {turn.loop for turn in turns if turn.action != "return"}
+    loops = tuple(_plan_loop(loop, _agent(facts, loop)) for loop in state.loops if loop not in decided)
+    attached = {t.loop for t in turns if t.action == "attach"} | {
+        x.loop for x in loops if x.action == "attach"
+    }
+    root = state.loops[state.root]
+    return RestorePlan(
+        session=state.session,
+        tip=state.seq,
+        starts=False,
+        turns=turns,
+        loops=tuple(x for x in loops if x.action != "none"),
+        gates=tuple(_plan_gate(gate, attached, facts) for gate in state.gates.values()),
+        queued=len(state.queue),
+        inbox=facts.inbox,
+        held=root.held,
+        quarantined=state.restores_without_done >= QUARANTINE_AFTER,
+        facts=tuple(facts.lines()),
+    )
+
+
+def _agent(facts: Facts, loop: str) -> AgentFacts:
+    return facts.agents.get(loop) or AgentFacts(loop=loop, known=False)
+
+
+def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
+    """restore.md, "Open turns": the first that holds."""
+    if turn.attempt is None:
+        # Started or reopened, and no agent was given it yet: it simply begins.
+        return _planned(turn, "return", "no attempt had started")
+    if agent.alive and agent.started:
+        return _planned(turn, "attach", describe(agent))
+    if agent.terminal is not None:
+        return _planned(turn, "settle", describe(agent))
+    if agent.landing in ("none", "never_written") and (agent.found or turn.reserved is None):
+        return _planned(turn, "return", describe(agent))
+    then: Then = "quarantine" if spent(turn) else _THEN[turn.on_interrupt or agent.on_interrupt]
+    if not agent.gone and then in ("retry", "continue"):
+        then = "hold"  # A second agent beside a first that may live is never started by itself.
+    return _planned(turn, "interrupt", _cut(turn, agent), then)
+
+
+def _cut(turn: OpenTurn, agent: AgentFacts) -> str:
+    calls = ", ".join(sorted(set(turn.open_calls.values())))
+    return describe(agent) + (f", calls without outcome: {calls}" if calls else "")
+
+
+def _planned(
+    turn: OpenTurn,
+    action: Literal["attach", "settle", "return", "interrupt"],
+    evidence: str,
+    then: Then = "none",
+) -> PlannedTurn:
+    seq = turn.reserved_seq or turn.attempt_seq or turn.seq
+    return PlannedTurn(turn=turn.turn, loop=turn.loop, action=action, then=then, evidence=evidence, seq=seq)
+
+
+def _plan_loop(loop: str, agent: AgentFacts) -> PlannedLoop:
+    """An agent between turns: one that serves many is adopted, any other has nothing left to do."""
+    if not agent.alive:
+        return PlannedLoop(loop, "none", agent.generation, describe(agent))
+    if agent.many_turns and agent.started and agent.known:
+        return PlannedLoop(loop, "attach", agent.generation, describe(agent))
+    return PlannedLoop(loop, "end", agent.generation, describe(agent))
+
+
+def _plan_gate(gate: OpenGate, attached: set[str], facts: Facts) -> PlannedGate:
+    if gate.opened.resolver == "runtime":
+        return PlannedGate(gate.gate, "keep", "the runtime asked it itself")
+    agent = _agent(facts, gate.loop)
+    if gate.loop in attached and agent.generation == gate.generation:
+        return PlannedGate(gate.gate, "keep", "its agent lives and waits for the answer")
+    return PlannedGate(gate.gate, "close", "the agent that asked is dead")

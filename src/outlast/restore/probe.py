@@ -1,0 +1,171 @@
+"""Looks at what lies outside the journal: agent folders, shims, spools, the inbox. Changes nothing; the
+floors are raised by `fence_agents`, once the lease is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from outlast.agents.contract import Agent, TurnEnded
+from outlast.errors import AgentNotFoundError
+from outlast.keep import (
+    AgentFolder,
+    Claim,
+    FolderLockHeldError,
+    Generation,
+    GenerationFacts,
+    ShimClient,
+    ShimGoneError,
+    Verified,
+    landing,
+    raise_floor,
+    tree_dead,
+)
+from outlast.keep import (
+    Landing as KeepLanding,
+)
+from outlast.keep.facts import look as look_at
+from outlast.restore.facts import AgentFacts, Facts, Landing
+from outlast.state.model import Loop, OpenTurn, State
+from outlast.turns.host import AgentHost, Hosting, SpoolLost, exit_info
+
+Resolve = Callable[[str], Agent]
+
+_LANDING: Mapping[KeepLanding, Landing] = {
+    KeepLanding.ACCEPTED: "accepted",
+    KeepLanding.SEND_NOW: "never_written",
+    KeepLanding.NEVER_WRITTEN: "never_written",
+    KeepLanding.PERHAPS_WRITTEN: "unknown",
+    KeepLanding.WRITTEN: "written",
+    KeepLanding.OTHER_WRITER: "foreign",
+}
+
+
+def probe_facts(state: State, inbox: int, hosting: Hosting, resolve: Resolve) -> Facts:
+    """Look at every loop's agent."""
+    agents = {loop.loop: _probe_loop(state, loop, hosting, resolve) for loop in state.loops.values()}
+    return Facts(agents=agents, inbox=inbox)
+
+
+def known_agent(name: str, resolve: Resolve) -> Agent | None:
+    """The configuration of the agent's name, None where this runtime has none."""
+    try:
+        return resolve(name)
+    except AgentNotFoundError:
+        return None
+
+
+def generation_of(loop: Loop) -> Generation | None:
+    """The agent life that the journal knows last, where it was recorded to be."""
+    if loop.attempt is None:
+        return None
+    folder = AgentFolder(Path(loop.attempt.folder))
+    number = loop.attempt.generation.rpartition("-")[2]
+    return Generation(folder, int(number))
+
+
+def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resolve) -> AgentFacts:
+    agent = known_agent(loop.agent, resolve)
+    turn = next((t for t in state.open_turns.values() if t.loop == loop.loop), None)
+    base = AgentFacts(
+        loop=loop.loop,
+        known=agent is not None,
+        many_turns=agent is not None and agent.capabilities.many_turns,
+        on_interrupt=agent.on_interrupt if agent is not None else "skip",
+    )
+    generation = generation_of(loop)
+    if generation is None:
+        return base
+    here = loop.attempt is not None and loop.attempt.machine == hosting.machine
+    if not here or not generation.path.is_dir():
+        return _with(base, generation, note="" if here else "it ran on another machine")
+    seen = look_at(generation)
+    alive = seen.shim_alive and seen.exit is None
+    verdict = None if alive else tree_dead(generation)
+    exit = exit_info(seen.exit) if seen.exit is not None else None
+    terminal, readable, note = None, agent is not None, seen.fault
+    if agent is not None and turn is not None and not alive:
+        terminal, lost = _spool_terminal(hosting, agent, loop, generation, turn)
+        note = note or lost
+    return AgentFacts(
+        loop=loop.loop,
+        known=base.known,
+        many_turns=base.many_turns,
+        on_interrupt=base.on_interrupt,
+        generation=generation.name,
+        found=True,
+        alive=alive,
+        started=seen.agent_pid > 0,
+        exit=exit,
+        landing=_landing(turn, seen),
+        terminal=terminal,
+        readable=readable,
+        gone=not alive and isinstance(verdict, Verified),
+        note=note or ("" if verdict is None or isinstance(verdict, Verified) else verdict.evidence),
+    )
+
+
+def _with(base: AgentFacts, generation: Generation, note: str) -> AgentFacts:
+    return AgentFacts(
+        loop=base.loop,
+        known=base.known,
+        many_turns=base.many_turns,
+        on_interrupt=base.on_interrupt,
+        generation=generation.name,
+        landing="unknown",
+        note=note,
+    )
+
+
+def _landing(turn: OpenTurn | None, seen: GenerationFacts) -> Landing:
+    if turn is None or turn.reserved is None or turn.reserved.generation != seen.generation.name:
+        return "none"
+    return _LANDING[landing(seen, turn.reserved.seq, bytes.fromhex(turn.reserved.digest))]
+
+
+def _spool_terminal(
+    hosting: Hosting, agent: Agent, loop: Loop, generation: Generation, turn: OpenTurn
+) -> tuple[str | None, str]:
+    """The agent's own end of the turn as the spool holds it, and what could not be read."""
+    host = AgentHost.dead(hosting, agent, loop, generation)
+    try:
+        for located in host.read_all():
+            event = located.event
+            if isinstance(event, TurnEnded) and event.turn == turn.turn and host.intake.exit is None:
+                if event.cancelled:
+                    return "cancelled", ""
+                return ("done" if event.failure is None else "failed"), ""
+    except SpoolLost as lost:
+        return None, str(lost)
+    return None, ""
+
+
+async def fence_agents(state: State, claim: Claim, hosting: Hosting) -> None:
+    """Raise every agent folder's floor to our epoch: from here on no earlier owner starts or feeds an agent.
+
+    Raises BelowFloorError, ForeignFolderError, OSError.
+    """
+    for loop in state.loops.values():
+        generation = generation_of(loop)
+        folder = generation.folder if generation is not None else hosting.folder(loop.loop)
+        if folder.path.is_dir():
+            await _fence(folder, claim)
+
+
+async def _fence(folder: AgentFolder, claim: Claim) -> None:
+    for _ in range(50):
+        try:
+            raise_floor(folder, claim)
+        except FolderLockHeldError:
+            latest = folder.latest()
+            if latest is None:
+                continue
+            try:
+                client = await ShimClient.connect(latest)
+                try:
+                    await client.fence(claim)
+                finally:
+                    await client.close()
+            except ShimGoneError:
+                continue  # It ended between the two looks: the lock is free now.
+        return

@@ -1,0 +1,39 @@
+"""From a plan to the records that carry it out (pure)."""
+
+from __future__ import annotations
+
+from outlast.records.envelope import Draft
+from outlast.records.types import GateResolved, InputReturned, PlannedTurn
+from outlast.restore.facts import AgentFacts
+from outlast.restore.plan import RestorePlan
+from outlast.state.model import State
+from outlast.turns.terminal import Ending
+
+
+def quick_repairs(state: State, chosen: RestorePlan) -> list[Draft]:
+    """Those that need nobody outside the journal: they go into the fence's own batch."""
+    return [
+        Draft(
+            body=InputReturned(request_id=turn.turn, evidence=turn.evidence), loop=turn.loop, turn=turn.turn
+        )
+        for turn in chosen.turns
+        if turn.action == "return" and turn.turn in state.open_turns
+    ]
+
+
+def closing_gates(state: State, chosen: RestorePlan) -> list[Draft]:
+    """The gates whose agent is dead and that no terminal has closed yet."""
+    return [
+        Draft(
+            body=GateResolved(gate=planned.gate, reason="abandoned", by="restore"),
+            loop=state.gates[planned.gate].loop,
+            turn=state.gates[planned.gate].turn,
+        )
+        for planned in chosen.gates
+        if planned.action == "close" and planned.gate in state.gates
+    ]
+
+
+def slow_ending(planned: PlannedTurn, facts: AgentFacts) -> Ending:
+    """How a turn is closed after its agent's spool has been read to the end."""
+    return Ending(interrupted=planned.evidence, exit=facts.exit, then=planned.then)

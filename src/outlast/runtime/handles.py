@@ -1,0 +1,467 @@
+"""What a caller holds: sessions and turns. A handle does no I/O until it is asked to and owns nothing.
+
+The same handles serve an embedding Runtime, which owns sessions, and a client, which only speaks through
+the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from outlast.errors import BusyError, RestoreError, SessionNotFoundError, UsageError
+from outlast.ids import check_label, new_id
+from outlast.journal import CaughtUp, follow, load_state, read_records
+from outlast.records.codec import check_text
+from outlast.records.envelope import Record
+from outlast.records.types import (
+    Content,
+    GateResolved,
+    InputCancelled,
+    InputJoined,
+    OnInterrupt,
+    TurnDone,
+    TurnFailed,
+    TurnInterrupted,
+    TurnParked,
+    TurnRetried,
+    WhenBusy,
+)
+from outlast.restore.opening import Opening, encode_opening
+from outlast.runtime.outcome import Outcome, Terminal, outcome_of
+from outlast.runtime.requests import (
+    AnswerRequest,
+    CloseRequest,
+    InputRequest,
+    Request,
+    StopRequest,
+    TurnRequest,
+    encode,
+)
+from outlast.runtime.view import Gate, View, build_view
+from outlast.state.title import one_line
+from outlast.state.turn_text import TurnText
+from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind, Store
+
+if TYPE_CHECKING:
+    from outlast.runtime.actor import SessionActor
+
+LOOK_AGAIN = 1.0
+"""Seconds after which a waiting caller looks whether the session still has an owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Text that the agent is writing; live only, never stored."""
+
+    turn: str | None
+    text: str
+
+
+Followed = Record | CaughtUp | Delta
+
+
+class Backing(Protocol):
+    """What stands behind a handle: a Runtime or a Client."""
+
+    @property
+    def store(self) -> Store:
+        """The open store. Raises UsageError outside `async with`, ForkedError in a forked child."""
+        ...
+
+    def serve(self, session: str) -> None:
+        """Own the session in the background, if this process can and nobody else does."""
+        ...
+
+    def actor(self, session: str) -> SessionActor | None:
+        """The session's owner in this process, if it has one."""
+        ...
+
+    def serving_failed(self, session: str) -> BaseException | None:
+        """Why the last attempt to own it here failed, other than by being owned elsewhere."""
+        ...
+
+    def opening(self, agent: str | None, workspace: str | None) -> tuple[str, str]:
+        """Agent name and workspace (absolute) of a new session."""
+        ...
+
+    def deltas(self, session: str) -> asyncio.Queue[Delta] | None:
+        """A queue of live text if the session is owned here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of an answer. `by` is who answered first when it was taken."""
+
+    result: Literal["answered", "taken", "expired", "gone", "queued"]
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a command: done, too_late, refused, or queued (nobody owns the session now)."""
+
+    result: str
+    detail: str = ""
+
+
+class Turn:
+    """One input on its way through. Awaiting `result()` is all it is for."""
+
+    def __init__(self, session: Session, turn: str) -> None:
+        self.session = session
+        self.id = turn
+
+    async def result(self) -> Outcome:
+        """Wait for the turn's end, whoever runs it. A joined input's result is that of the turn it joined.
+
+        Raises BusyError for an input given with `when_busy="reject"` while a turn was running, RestoreError
+        when the session cannot be restored here.
+        """
+        return await self.session.outcome(self.id)
+
+
+class Session:
+    """A handle on one session. `id` is its id or label."""
+
+    def __init__(self, backing: Backing, session: str, workspace: str | None = None) -> None:
+        self.id = check_label(session, what="session id")
+        self._backing = backing
+        self._workspace = workspace
+
+    # --- inputs --------------------------------------------------------------------------------
+
+    async def send(  # noqa: PLR0913 - the public contract
+        self,
+        content: str | Sequence[Content],
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        on_interrupt: OnInterrupt | None = None,
+        when_busy: WhenBusy = "queue",
+        title: str | None = None,
+        labels: dict[str, str] | None = None,
+        actor: str | None = None,
+    ) -> Turn:
+        """Admit an input; durable when it returns. Creates the session with its first input.
+
+        `key` makes it idempotent: the same key and content again is the same turn. Raises
+        RequestCollisionError for the same key with another content, InputError for text that cannot be
+        stored faithfully, UsageError for another agent than the session's, StoreError if it was not stored.
+        """
+        blocks = [Content(text=content)] if isinstance(content, str) else list(content)
+        if not blocks:
+            raise UsageError("the input is empty", hint="give some text")
+        for block in blocks:
+            check_text(block.text)
+        request_id = check_label(key, what="key") if key is not None else new_id()
+        request = InputRequest(content=blocks, on_interrupt=on_interrupt, when_busy=when_busy)
+        opening = None
+        if not await self._exists(agent):
+            name, workspace = self._backing.opening(agent, self._workspace)
+            opening = Opening(
+                agent=name,
+                workspace=workspace,
+                title=title or one_line(blocks[0].text),
+                labels=labels or {},
+            )
+        await self._admit("input", request_id, request, actor, opening)
+        self._backing.serve(self.id)
+        return Turn(self, request_id)
+
+    async def _exists(self, agent: str | None) -> bool:
+        from outlast.store.contract import CatalogQuery
+
+        rows = await self._backing.store.list(CatalogQuery(prefix=self.id))
+        for row in rows:
+            if row.entry.session == self.id:
+                if agent is not None and agent != row.entry.agent:
+                    raise UsageError(
+                        f"session {self.id} belongs to agent {row.entry.agent}, not {agent}",
+                        hint="leave the agent out, or begin another session",
+                        session_id=self.id,
+                    )
+                return True
+        return False
+
+    async def _admit(
+        self,
+        kind: EntryKind,
+        request_id: str,
+        request: Request,
+        actor: str | None,
+        opening: Opening | None = None,
+    ) -> Admitted:
+        catalog = None if opening is None else _catalog(self.id, opening)
+        return await self._backing.store.admit(
+            Admission(
+                session=self.id,
+                request_id=request_id,
+                kind=kind,
+                body=encode(request),
+                actor=actor,
+                opening=catalog,
+                opening_body=None if opening is None else encode_opening(opening),
+            )
+        )
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def follow(self, after: int = 0) -> AsyncIterator[Followed]:
+        """Records after `after`, a CaughtUp marker, then records as they become durable and, if the session
+        is owned here, text as it is written. Ends only when the caller stops."""
+        records = follow(self._backing.store, self.id, after)
+        deltas = self._backing.deltas(self.id)
+        if deltas is None:
+            async for record in records:
+                yield record
+            return
+        async for item in _merged(records, deltas):
+            yield item
+
+    async def view(self) -> View:
+        """The session as it is now; go on with `follow(after=view.seq)`. Raises SessionNotFoundError."""
+        return await build_view(self._backing.store, self.id)
+
+    async def gates(self) -> list[Gate]:
+        """The questions that wait for a person."""
+        return (await self.view()).gates
+
+    async def outcome(self, turn: str) -> Outcome:
+        """The end of `turn`, waiting for it. See `Turn.result`."""
+        text = TurnText(turn)
+        after, found = 0, None
+        while True:
+            async for record in read_records(self._backing.store, self.id, after):
+                after = record.seq
+                text.apply(record)
+                if isinstance(record.body, InputJoined) and record.body.request_id == turn:
+                    return await self.outcome(record.turn or turn)
+                found = _found(record, turn, found)
+            if found is not None:
+                # A batch is atomic: what follows a terminal in its batch (a retry) has been read by now.
+                if isinstance(found, InputCancelled) and found.reason == "busy":
+                    raise BusyError("a turn was running", session_id=self.id)
+                return outcome_of(self.id, turn, found, text.text)
+            await self._wait_for_more(after)
+
+    async def _wait_for_more(self, after: int) -> None:
+        store = self._backing.store
+        with store.changes(self.id) as bell:
+            if (await store.tip(self.id)).seq > after:
+                return
+            self._raise_if_unserved()
+            self._backing.serve(self.id)
+            try:
+                await asyncio.wait_for(bell.wait(), LOOK_AGAIN)
+            except TimeoutError:
+                pass
+
+    def _raise_if_unserved(self) -> None:
+        failed = self._backing.serving_failed(self.id)
+        if failed is not None:
+            raise failed
+
+    # --- acting --------------------------------------------------------------------------------
+
+    async def answer(self, gate: str, choice: str, *, by: str | None = None) -> Answer:
+        """Answer a gate and wait for what becomes of it. Raises SessionNotFoundError, UsageError for a
+        choice that the gate does not have."""
+        request_id = new_id()
+        await self._require()
+        await self._admit("answer", request_id, AnswerRequest(gate=gate, choice=choice, by=by), by)
+        record = await self._settling(request_id)
+        if record is None:
+            return Answer("queued")
+        if isinstance(record.body, GateResolved):
+            return Answer("answered", record.body.by)
+        detail = getattr(record.body, "detail", "")
+        if getattr(record.body, "outcome", "") == "refused":
+            raise UsageError(f"gate {gate} cannot be answered so: {detail}", session_id=self.id)
+        return await self._who_was_first(gate)
+
+    async def _who_was_first(self, gate: str) -> Answer:
+        async for record in read_records(self._backing.store, self.id):
+            body = record.body
+            if isinstance(body, GateResolved) and body.gate == gate:
+                if body.reason == "expired":
+                    return Answer("expired")
+                if body.reason in ("answered", "policy"):
+                    return Answer("taken", body.by)
+                return Answer("gone", body.by)
+        return Answer("gone")
+
+    async def cancel(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
+        """Cancel the running turn (or `turn`, also while it waits): it ends as cancelled, the queue is held."""
+        return await self._command("cancel", StopRequest(turn=turn or await self._running()), actor)
+
+    async def kill(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
+        """End the agent's whole process tree, verified; a running turn ends as cancelled."""
+        return await self._command("kill", StopRequest(turn=turn), actor)
+
+    async def close(self, *, actor: str | None = None) -> Settled:
+        """End the session in the normal way: turn interrupted, agent ended, SessionStopped. The next input
+        opens it again."""
+        return await self._command("close", CloseRequest(), actor)
+
+    async def retry(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
+        """Run a parked, failed or interrupted turn again: its input is sent once more."""
+        return await self._command("retry", TurnRequest(turn=turn), actor)
+
+    async def skip(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
+        """Leave a parked turn as it is; a held queue goes on."""
+        return await self._command("skip", TurnRequest(turn=turn), actor)
+
+    async def _running(self) -> str | None:
+        running = (await load_state(self._backing.store, self.id)).running
+        return running.turn if running else None
+
+    async def _require(self) -> None:
+        if not await self._exists(None):
+            raise SessionNotFoundError(
+                f"there is no session {self.id}", hint="`outlast ls` lists them", session_id=self.id
+            )
+
+    async def _command(self, kind: EntryKind, request: Request, actor: str | None) -> Settled:
+        await self._require()
+        request_id = new_id()
+        await self._admit(kind, request_id, request, actor)
+        self._backing.serve(self.id)
+        record = await self._settling(request_id)
+        if record is None:
+            return Settled("queued", "nobody owns the session now; its next owner does it")
+        outcome = getattr(record.body, "outcome", "done")
+        return Settled(str(outcome), str(getattr(record.body, "detail", "")))
+
+    async def _settling(self, request_id: str) -> Record | None:
+        """The record that settles a command; None when nobody owns the session."""
+        store = self._backing.store
+        with store.changes(self.id) as bell:
+            while True:
+                bell.clear()
+                tombstone = await store.settled(self.id, request_id)
+                if tombstone is not None:
+                    async for record in read_records(store, self.id, tombstone.seq - 1):
+                        return record
+                self._raise_if_unserved()
+                if self._backing.actor(self.id) is None and not await self._owned():
+                    return None
+                try:
+                    await asyncio.wait_for(bell.wait(), LOOK_AGAIN)
+                except TimeoutError:
+                    pass
+
+    async def _owned(self) -> bool:
+        return await self._backing.store.holder(self.id) is not None
+
+    # --- owning --------------------------------------------------------------------------------
+
+    def _owner(self) -> SessionActor:
+        actor = self._backing.actor(self.id)
+        if actor is None:
+            raise UsageError(
+                f"session {self.id} is not owned by this process",
+                hint="`await runtime.restore(id)` first",
+                session_id=self.id,
+            )
+        return actor
+
+    async def quiet(self) -> None:
+        """Wait until this owner has nothing left to do, or only a person can go on."""
+        await self._owner().quiet()
+
+    async def drain(self) -> AsyncIterator[Outcome]:
+        """The outcome of each turn that ends from now on, until nothing is left to do."""
+        actor = self._owner()
+        after = (
+            actor.state.seq
+            if not actor.state.open_turns
+            else min(turn.seq for turn in actor.state.open_turns.values())
+        )
+        waiting = asyncio.create_task(actor.quiet())
+        try:
+            while True:
+                done = waiting.done()
+                async for record in read_records(self._backing.store, self.id, after):
+                    after = record.seq
+                    if record.turn is not None and isinstance(record.body, _TERMINALS):
+                        yield await self.outcome(record.turn)
+                if done:
+                    waiting.result()
+                    return
+                with self._backing.store.changes(self.id) as bell:
+                    rung = asyncio.create_task(bell.wait())
+                    await asyncio.wait([waiting, rung], return_when=asyncio.FIRST_COMPLETED)
+                    rung.cancel()
+        finally:
+            waiting.cancel()
+
+    async def finish(self) -> None:
+        """End the agent, verified, and give up ownership; the session stays open (status idle)."""
+        await self._owner().finish()
+
+    async def detach(self) -> None:
+        """Give up ownership at once; the agent goes on under its shim."""
+        await self._owner().detach()
+
+
+_TERMINALS = (TurnDone, TurnFailed, TurnInterrupted, TurnParked)
+
+
+def _found(record: Record, turn: str, found: Terminal | None) -> Terminal | None:
+    """The newest terminal of `turn`, or None when it goes on."""
+    body = record.body
+    if isinstance(body, InputCancelled):
+        return body if body.request_id == turn else found
+    if record.turn != turn:
+        return found
+    if isinstance(body, TurnRetried):
+        return None
+    if isinstance(body, TurnDone | TurnFailed | TurnInterrupted | TurnParked):
+        return body
+    return found
+
+
+def _catalog(session: str, opening: Opening) -> CatalogEntry:
+    from outlast.clock import now
+
+    at = now()
+    return CatalogEntry(
+        session=session,
+        seq=0,
+        title=opening.title,
+        state="new",
+        agent=opening.agent,
+        workspace=opening.workspace,
+        created_at=at,
+        last_activity_at=at,
+        turns=0,
+        queued=0,
+        open_gates=0,
+        labels=tuple(sorted(opening.labels.items())),
+    )
+
+
+async def _merged(
+    records: AsyncIterator[Record | CaughtUp], deltas: asyncio.Queue[Delta]
+) -> AsyncIterator[Followed]:
+    next_record = asyncio.ensure_future(anext(records))
+    next_delta = asyncio.ensure_future(deltas.get())
+    try:
+        while True:
+            await asyncio.wait([next_record, next_delta], return_when=asyncio.FIRST_COMPLETED)
+            if next_record.done():
+                yield next_record.result()
+                next_record = asyncio.ensure_future(anext(records))
+            if next_delta.done():
+                yield next_delta.result()
+                next_delta = asyncio.ensure_future(deltas.get())
+    finally:
+        next_record.cancel()
+        next_delta.cancel()
+
+
+__all__ = ["Answer", "Delta", "Followed", "RestoreError", "Session", "Settled", "Turn"]

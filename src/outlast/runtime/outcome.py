@@ -1,0 +1,104 @@
+"""How a turn ended, as a caller sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from outlast.agents.failure import TAXONOMY
+from outlast.errors import (
+    TurnCancelledError,
+    TurnFailedError,
+    TurnInterruptedError,
+    TurnParkedError,
+)
+from outlast.records.types import (
+    InputCancelled,
+    Receipt,
+    TurnDone,
+    TurnFailed,
+    TurnInterrupted,
+    TurnParked,
+)
+
+Kind = Literal["done", "failed", "interrupted", "parked", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of one turn. `text` is what the assistant said in its last attempt; `usage` counts tokens as
+    the agent reported them; `receipt` is there when it failed; `reason` says why it did not end as done."""
+
+    session: str
+    turn: str
+    outcome: Kind
+    text: str = ""
+    stop_reason: str | None = None
+    usage: dict[str, int] = field(default_factory=dict)
+    receipt: Receipt | None = None
+    reason: str = ""
+
+    def raise_for_failure(self) -> None:
+        """Raise TurnFailedError, TurnInterruptedError, TurnCancelledError or TurnParkedError unless the turn
+        is done."""
+        if self.outcome == "done":
+            return
+        match self.outcome:
+            case "failed":
+                kind = TAXONOMY.get(self.receipt.error.code) if self.receipt else None
+                raise TurnFailedError(
+                    f"the turn failed: {self.reason}",
+                    hint=kind.next_step if kind else None,
+                    turn=self.turn,
+                    session_id=self.session,
+                )
+            case "interrupted":
+                hint = "`outlast retry` runs it again, which may repeat what it had done"
+                raise TurnInterruptedError(
+                    f"the turn was cut off: {self.reason}", hint=hint, turn=self.turn, session_id=self.session
+                )
+            case "cancelled":
+                raise TurnCancelledError("the turn was cancelled", turn=self.turn, session_id=self.session)
+            case "parked":
+                hint = "`outlast retry` or `outlast skip` decides"
+                raise TurnParkedError(
+                    f"the turn is parked: {self.reason}", hint=hint, turn=self.turn, session_id=self.session
+                )
+
+
+Terminal = TurnDone | TurnFailed | TurnInterrupted | TurnParked | InputCancelled
+
+
+def outcome_of(session: str, turn: str, body: Terminal, text: str) -> Outcome:
+    """The outcome that a terminal record stands for."""
+    match body:
+        case TurnDone():
+            return Outcome(session, turn, "done", text, body.stop_reason, dict(body.usage))
+        case TurnFailed(receipt=receipt):
+            error = receipt.error
+            return Outcome(
+                session, turn, "failed", text, receipt=receipt, reason=f"{error.code}: {error.message}"
+            )
+        case TurnInterrupted():
+            cancelled = body.reason in ("cancelled", "killed")
+            return Outcome(
+                session, turn, "cancelled" if cancelled else "interrupted", text, reason=body.evidence
+            )
+        case TurnParked():
+            return Outcome(session, turn, "parked", text, reason=body.detail or body.reason)
+        case InputCancelled():
+            return Outcome(session, turn, "cancelled", text, reason=body.reason)
+
+
+def to_json(outcome: Outcome) -> dict[str, object]:
+    """The last line of `run --json`: a contract."""
+    shape: dict[str, object] = {
+        "outcome": outcome.outcome,
+        "stop_reason": outcome.stop_reason,
+        "text": outcome.text,
+    }
+    if outcome.receipt is not None:
+        shape["receipt"] = msgspec.to_builtins(outcome.receipt)
+    return shape

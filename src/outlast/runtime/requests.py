@@ -1,0 +1,61 @@
+"""What travels through a session's inbox: commands as typed JSON (pure).
+
+Everything but an input names its target, so that a command read late is settled as too late instead of
+hitting something else.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from outlast.errors import InvalidRecordError
+from outlast.records.types import Content, OnInterrupt, WhenBusy
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The base of all commands."""
+
+
+class InputRequest(Request, frozen=True):
+    content: list[Content]
+    on_interrupt: OnInterrupt | None = None
+    when_busy: WhenBusy = "queue"
+
+
+class StopRequest(Request, frozen=True):
+    """Cancel or kill. `turn` is the turn that is meant; None: the one that runs when the owner reads it."""
+
+    turn: str | None = None
+
+
+class CloseRequest(Request, frozen=True):
+    reason: str = "closed"
+
+
+class AnswerRequest(Request, frozen=True):
+    gate: str
+    choice: str
+    by: str | None = None
+
+
+class TurnRequest(Request, frozen=True):
+    """Retry or skip. `turn` None: the newest that the command applies to."""
+
+    turn: str | None = None
+
+
+R = TypeVar("R", bound=Request)
+
+
+def encode(request: Request) -> bytes:
+    return msgspec.json.encode(request, order="deterministic")
+
+
+def decode(kind: type[R], body: bytes) -> R:
+    """Raises InvalidRecordError for bytes that are no such command."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise InvalidRecordError(f"an inbox entry is not a {kind.__name__}: {error}") from error

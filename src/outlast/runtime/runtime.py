@@ -1,0 +1,219 @@
+"""The embedding runtime: owns sessions in this process, one incarnation from `async with` to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from outlast.agents.contract import Agent
+from outlast.agents.registry import resolve
+from outlast.errors import (
+    AgentNotFoundError,
+    ForkedError,
+    LeaseHeldError,
+    OutlastError,
+    RestoreError,
+    UsageError,
+)
+from outlast.ids import new_id
+from outlast.records.types import GateOpened
+from outlast.restore.phases import Restored, RestoreRequest, Surroundings, look, restore
+from outlast.restore.plan import RestorePlan
+from outlast.runtime.actor import SessionActor
+from outlast.runtime.handles import Delta, Session
+from outlast.runtime.home import machine_id, secret
+from outlast.runtime.policy import GateChoice, ask, policy_of
+from outlast.store.contract import Store
+from outlast.store.url import default_url, open_store
+
+OnGate = Callable[[GateOpened], GateChoice | Awaitable[GateChoice]]
+
+
+class Runtime:
+    """Owns sessions and runs their agents.
+
+    `url` names the store (None: the default one), `agents` the agents by the name that journals record,
+    `on_gate` who decides permissions: `outlast.ask` (a person, the default), `allow`, `deny` or a callable.
+    Used as `async with`: leaving it detaches, agents live on under their shims. A fork of the process
+    poisons it in the child: every use raises ForkedError.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        agents: Mapping[str, Agent] | None = None,
+        on_gate: OnGate = ask,
+        default_agent: str | None = None,
+        label: str | None = None,
+    ) -> None:
+        self._url = url or default_url(os.environ)
+        self._agents = dict(agents or {})
+        self._policy = policy_of(on_gate)
+        self._default_agent = default_agent
+        self._label = label
+        self._pid = os.getpid()
+        self._store: Store | None = None
+        self._actors: dict[str, SessionActor] = {}
+        self._claims: dict[str, asyncio.Task[SessionActor]] = {}
+        self._failures: dict[str, BaseException] = {}
+        self._deltas: dict[str, list[asyncio.Queue[Delta]]] = {}
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Runtime:
+        self._check_fork()
+        self._store = await open_store(self._url, label=self._label)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        store, self._store = self._store, None
+        for claim in list(self._claims.values()):
+            claim.cancel()
+        if self._claims:
+            await asyncio.wait(list(self._claims.values()))
+        for actor in list(self._actors.values()):
+            await actor.detach()
+        if store is not None:
+            await store.close()
+
+    # --- sessions ------------------------------------------------------------------------------
+
+    def session(self, session: str | None = None, *, workspace: str | Path | None = None) -> Session:
+        """A handle: no I/O, no ownership. Without an id it is a new session."""
+        return Session(self, session or new_id(), _absolute(workspace))
+
+    async def plan_restore(self, session: str) -> RestorePlan:
+        """What a restore would do now; changes nothing. Raises SessionNotFoundError, IntegrityError."""
+        return await look(self._surroundings(), session)
+
+    async def restore(self, session: str, *, wait: float = 0.0, take_over: bool = False) -> Session:
+        """Own the session: restore it and go on with its work, a queue that a cancel held included.
+
+        `wait` seconds for a living owner to let go; `take_over` ends it by SIGKILL, verified. Raises
+        RestoreError (kind `lease` when somebody owns it), SessionNotFoundError, IntegrityError.
+        """
+        request = RestoreRequest(session, wait=wait, take_over=take_over, resume_queue=True)
+        await self._own(request)
+        return Session(self, session)
+
+    async def own(self, session: str) -> Session | None:
+        """Like `restore` without touching a held queue; None when somebody else owns it."""
+        try:
+            await self._own(RestoreRequest(session))
+        except RestoreError as error:
+            if error.kind == "lease" and isinstance(error.__cause__, LeaseHeldError):
+                return None
+            raise
+        return Session(self, session)
+
+    async def _own(self, request: RestoreRequest) -> SessionActor:
+        """One claim per session: whoever comes while it is made joins it."""
+        self._check_fork()
+        session = request.session
+        actor = self.actor(session)
+        if actor is not None:
+            if request.resume_queue:
+                await actor.resume_queue()
+            return actor
+        claim = self._claims.get(session)
+        if claim is None:
+            claim = asyncio.create_task(self._claim(request), name=f"claim {session}")
+            self._claims[session] = claim
+            claim.add_done_callback(lambda _: self._claims.pop(session, None))
+        return await asyncio.shield(claim)
+
+    async def _claim(self, request: RestoreRequest) -> SessionActor:
+        restored: Restored = await restore(self._surroundings(), request)
+        actor = SessionActor(self.store, restored.journal, restored.driver, attached=restored.attached)
+        session = request.session
+        restored.driver.show = lambda text: self._show(session, text)
+        self._actors[session] = actor
+        self._failures.pop(session, None)
+        if request.resume_queue:
+            await actor.resume_queue()
+        actor.start()
+        return actor
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            self.store, self._resolve, self._policy, os.environ, machine_id(), secret(self.store.folder)
+        )
+
+    def _resolve(self, name: str) -> Agent:
+        return resolve(name, self._agents, os.environ)
+
+    def _show(self, session: str, text: str) -> None:
+        actor = self._actors.get(session)
+        running = actor.state.running if actor else None
+        for queue in self._deltas.get(session, []):
+            if not queue.full():  # Live text is a courtesy: a slow reader gets it from the record.
+                queue.put_nowait(Delta(running.turn if running else None, text))
+
+    # --- what a handle asks for (runtime.handles.Backing) ----------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """The open store. Raises UsageError outside `async with`."""
+        self._check_fork()
+        if self._store is None:
+            raise UsageError("the Runtime is not open", hint="use it as `async with runtime:`")
+        return self._store
+
+    def serve(self, session: str) -> None:
+        """Own the session in the background unless somebody does; `serving_failed` tells of a failure."""
+        if self.actor(session) is None and session not in self._claims and self._store is not None:
+            task = asyncio.create_task(self._serve(session))
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, session: str) -> None:
+        try:
+            await self.own(session)
+        except OutlastError as error:
+            self._failures[session] = error
+
+    def actor(self, session: str) -> SessionActor | None:
+        """The session's living owner in this process."""
+        actor = self._actors.get(session)
+        if actor is not None and actor.ended.is_set():
+            del self._actors[session]
+            if isinstance(actor.failure, OutlastError) and not isinstance(actor.failure, LeaseHeldError):
+                self._failures.setdefault(session, actor.failure)
+            return None
+        return actor
+
+    def serving_failed(self, session: str) -> BaseException | None:
+        """Why this process could not own the session; told once."""
+        return self._failures.pop(session, None)
+
+    def opening(self, agent: str | None, workspace: str | None) -> tuple[str, str]:
+        """Raises AgentNotFoundError for an unknown agent, and when there is no way to choose one."""
+        name = agent or self._default_agent
+        if name is None:
+            if len(self._agents) != 1:
+                known = ", ".join(sorted(self._agents)) or "none"
+                raise AgentNotFoundError(f"no agent was named, configured: {known}", hint="pass agent=…")
+            name = next(iter(self._agents))
+        self._resolve(name)
+        return name, workspace or str(Path.cwd())
+
+    def deltas(self, session: str) -> asyncio.Queue[Delta] | None:
+        queue: asyncio.Queue[Delta] = asyncio.Queue(maxsize=1000)
+        self._deltas.setdefault(session, []).append(queue)
+        return queue
+
+    def _check_fork(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                "this Runtime was made by the parent process; ownership is not inherited by a fork",
+                hint="make a Runtime in the child",
+            )
+
+
+def _absolute(workspace: str | Path | None) -> str | None:
+    return None if workspace is None else str(Path(workspace).expanduser().absolute())

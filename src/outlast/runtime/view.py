@@ -1,0 +1,135 @@
+"""A session as it is now, for people and programs: built from the journal, the inbox and the live lease."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outlast.clock import isoformat
+from outlast.errors import SessionNotFoundError
+from outlast.journal import read_records
+from outlast.records.types import Choice
+from outlast.runtime.requests import InputRequest, decode
+from outlast.state.history import History
+from outlast.state.messages import Message, text_of
+from outlast.state.summaries import AgentSession, Restore, TurnSummary
+from outlast.store.contract import CatalogQuery, Entry, Listed, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """An open question. `opened_at` is UTC in microseconds."""
+
+    id: str
+    turn: str | None
+    kind: str
+    question: str
+    choices: tuple[Choice, ...]
+    opened_at: int
+    requested_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedInput:
+    """An input that waits: accepted by an owner, or still in the inbox."""
+
+    request_id: str
+    input: str
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`seq` is the journal position that it shows: `follow(after=seq)` goes on from it."""
+
+    seq: int
+    row: Listed
+    history: History
+    messages: list[Message]
+    turns: list[TurnSummary]
+    queue: list[QueuedInput]
+    gates: list[Gate]
+    agent_sessions: list[AgentSession]
+    restores: list[Restore]
+
+    def to_json(self) -> dict[str, object]:
+        """The shape of `show --json`."""
+        shape = self.history.to_json()
+        shape["session"] = listed_json(self.row)
+        shape["queue"] = [
+            {"request_id": q.request_id, "input": q.input, "accepted": q.accepted} for q in self.queue
+        ]
+        return shape
+
+
+async def build_view(store: Store, session: str) -> View:
+    """Raises SessionNotFoundError."""
+    rows = await store.list(CatalogQuery(prefix=session))
+    row = next((row for row in rows if row.entry.session == session), None)
+    if row is None:
+        raise SessionNotFoundError(
+            f"there is no session {session}", hint="`outlast ls` lists them", session_id=session
+        )
+    pending = await store.pending(session)
+    history = History()
+    async for record in read_records(store, session):
+        history.apply(record)
+    gates = [
+        Gate(
+            id=gate.gate,
+            turn=gate.turn,
+            kind=gate.opened.kind,
+            question=gate.opened.question,
+            choices=tuple(gate.opened.choices),
+            opened_at=gate.opened_at,
+            requested_by=gate.opened.requested_by,
+        )
+        for gate in history.gates.values()
+    ]
+    accepted = {turn.turn for turn in history.turns}
+    return View(
+        seq=history.seq,
+        row=row,
+        history=history,
+        messages=history.messages,
+        turns=history.turns,
+        queue=_queue(history, pending, accepted),
+        gates=gates,
+        agent_sessions=history.agent_sessions,
+        restores=history.restores,
+    )
+
+
+def _queue(history: History, pending: list[Entry], accepted: set[str]) -> list[QueuedInput]:
+    queue = [QueuedInput(turn.turn, turn.input, True) for turn in history.queue]
+    for entry in pending:
+        # An entry that was settled between the two looks is in the history already.
+        if entry.kind == "input" and entry.request_id not in accepted:
+            text = text_of(decode(InputRequest, entry.body).content)
+            queue.append(QueuedInput(entry.request_id, text, False))
+    return queue
+
+
+def status_of(row: Listed) -> str:
+    """The status that people see: derived from the journal *and* the live lease."""
+    unfinished = row.entry.state in ("running", "waiting") or row.pending or row.entry.queued
+    if row.owner is None and unfinished and row.entry.state not in ("parked",):
+        return "detached"
+    return "idle" if row.entry.state == "new" else row.entry.state
+
+
+def listed_json(row: Listed) -> dict[str, object]:
+    """One row of `ls --json`: a contract."""
+    entry = row.entry
+    return {
+        "id": entry.session,
+        "title": entry.title,
+        "status": status_of(row),
+        "agent": entry.agent,
+        "workspace": entry.workspace,
+        "created_at": isoformat(entry.created_at),
+        "last_activity_at": isoformat(entry.last_activity_at),
+        "turns": entry.turns,
+        "queued": entry.queued + row.pending,
+        "open_gates": entry.open_gates,
+        "owner": row.owner.label if row.owner else None,
+    }

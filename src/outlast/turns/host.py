@@ -1,0 +1,415 @@
+"""One life of one loop's agent, seen through its shim and spool: the effects half of talking to it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from outlast.agents.contract import (
+    Agent,
+    CloseStdin,
+    ExitInfo,
+    Failure,
+    FoldContext,
+    InputLine,
+    LaunchContext,
+)
+from outlast.clock import boottime
+from outlast.errors import AgentError
+from outlast.ids import derived_id
+from outlast.keep import (
+    AgentFolder,
+    Claim,
+    ExitRecord,
+    FolderLockHeldError,
+    Generation,
+    InputRefusedError,
+    KeepError,
+    LaunchFailedError,
+    LaunchRequest,
+    RequestRefusedError,
+    ShimClient,
+    ShimGoneError,
+    SpoolCorruptError,
+    SpoolFrame,
+    SpoolGapError,
+    SpoolReader,
+    TreeNotDeadError,
+    kill_marked,
+    probe,
+    start_idle,
+)
+from outlast.keep.reader import Exit, OutputChunk, StdinClosed
+from outlast.keep.reader import InputLine as InputFrame
+from outlast.records.types import Process
+from outlast.state.model import Loop
+from outlast.turns.intake import (
+    ExitSeen,
+    InputSeen,
+    Intake,
+    Located,
+    OutputSeen,
+    Seen,
+    StdinClosedSeen,
+)
+
+BITE = 1 << 20
+"""Bytes of spool that are folded before others get their turn."""
+PATIENCE = 10.0
+"""Seconds for an earlier shim, or its guard, to be gone after it was told to end."""
+INPUT_RETRY = 0.2
+"""Seconds after which an input that a full disk or a busy pipe refused is tried again."""
+
+
+class SpoolLost(Exception):  # noqa: N818 - becomes evidence
+    """The rest of a spool cannot be read; what came before it has been."""
+
+
+class LaunchFailure(Exception):  # noqa: N818 - becomes a receipt
+    """The agent could not be started."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """Where and for whom the agents of one session run."""
+
+    session: str
+    workspace: str
+    folders: Path
+    """Agent folders of this store on this machine."""
+    claim: Claim
+    machine: str
+    secret: bytes
+    environ: Mapping[str, str]
+
+    def folder(self, loop: str) -> AgentFolder:
+        """The folder of a loop's agent; recorded with each attempt."""
+        return AgentFolder((self.folders / derived_id(self.claim.store_id, self.session, loop)).absolute())
+
+
+class AgentHost:
+    """An owner's view of one generation. Made by `idle` (a new life), `attach` (a living one of an earlier
+    owner) or `dead` (what its spool still tells)."""
+
+    def __init__(self, generation: Generation, intake: Intake, hosting: Hosting, agent: Agent) -> None:
+        self.generation = generation
+        self.intake = intake
+        self.accepted_input = 0
+        """Seq of the newest input that the shim has accepted from us; it is folded once it is read."""
+        self.processes: list[Process] = []
+        self.boot_id = ""
+        self._hosting = hosting
+        self._agent = agent
+        self._loop: Loop | None = None
+        self._reader = SpoolReader(generation)
+        self._read = intake.started_at_frame
+        self._client: ShimClient | None = None
+        self._last_frame_at = boottime()
+        self._retry_input_at = 0.0
+
+    # --- making one ----------------------------------------------------------------------------
+
+    @classmethod
+    async def idle(cls, hosting: Hosting, agent: Agent, loop: Loop) -> AgentHost:
+        """A shim that holds the folder's lock and has started nothing yet. Whatever lived there before is
+        ended first, verified. Raises LaunchFailure, KeepError (a later owner has been here)."""
+        folder = AgentFolder.create(hosting.folder(loop.loop).path)
+        generation = await _start_idle(folder, hosting.claim)
+        host = cls(generation, _intake(hosting, agent, loop, generation, fresh=True), hosting, agent)
+        host._loop = loop
+        host._learn_processes()
+        await host._connect()
+        return host
+
+    @classmethod
+    async def attach(cls, hosting: Hosting, agent: Agent, loop: Loop, generation: Generation) -> AgentHost:
+        """Become the owner of a living agent; nothing is created anew. Raises KeepError."""
+        host = cls(generation, _intake(hosting, agent, loop, generation, fresh=False), hosting, agent)
+        host._learn_processes()
+        await host._connect()
+        return host
+
+    @classmethod
+    def dead(cls, hosting: Hosting, agent: Agent, loop: Loop, generation: Generation) -> AgentHost:
+        """What a dead agent left behind."""
+        return cls(generation, _intake(hosting, agent, loop, generation, fresh=False), hosting, agent)
+
+    async def _connect(self) -> None:
+        client = await ShimClient.connect(self.generation)
+        try:
+            await client.attach(self._hosting.claim)
+            await client.set_grace(self._agent.orphan_grace)
+        except BaseException:
+            await client.close()
+            raise
+        self._client = client
+
+    def _learn_processes(self) -> None:
+        facts = probe(self.generation.folder).latest
+        if facts is not None and facts.generation == self.generation:
+            found = [facts.guard, facts.shim]
+            self.processes = [
+                Process(role=p.role, pid=p.pid, start_ticks=p.start_ticks)  # type: ignore[arg-type]
+                for p in found
+                if p is not None
+            ]
+            self.boot_id = facts.shim.boot if facts.shim else ""
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @property
+    def generation_name(self) -> str:
+        return self.generation.name
+
+    @property
+    def folder_path(self) -> str:
+        return str(self.generation.folder.path)
+
+    @property
+    def alive(self) -> bool:
+        """We own it and its shim is there."""
+        return self._client is not None and not self._client.lost.is_set()
+
+    def idle_seconds(self) -> float:
+        """Since the agent's newest frame, on the clock that the spool's times are of."""
+        return (boottime() - self._last_frame_at) / 1e9
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def read(self) -> tuple[list[Located], bool]:
+        """New events, one bite of them, and whether more is there."""
+        located: list[Located] = []
+        limit = self._read + BITE
+        for frame in self._frames():
+            located.extend(self._fold(frame))
+            if frame.end >= limit:
+                return located, True
+        return located, False
+
+    def read_all(self) -> Iterator[Located]:
+        """Everything that is left of a dead agent's spool. Raises SpoolLost."""
+        try:
+            for frame in self._frames():
+                yield from self._fold(frame)
+        except (SpoolGapError, SpoolCorruptError) as damage:
+            raise SpoolLost(damage.message) from damage
+
+    def _frames(self) -> Iterator[SpoolFrame]:
+        return self._reader.frames(self._read)
+
+    def _fold(self, frame: SpoolFrame) -> Iterator[Located]:
+        begin, self._read = self._read, frame.end
+        self._last_frame_at = max(self._last_frame_at, frame.time)
+        seen = _seen(frame)
+        if seen is not None:
+            yield from self.intake.feed(seen, begin, frame.end)
+
+    async def wait(self, wake: asyncio.Event, timeout: float) -> None:
+        """Until the spool has more, the shim is gone, `wake` is set, or `timeout` seconds are over."""
+        client = self._client
+        if client is None:
+            return
+        waits = [
+            asyncio.ensure_future(client.wait_tip(self._read)),
+            asyncio.ensure_future(client.lost.wait()),
+            asyncio.ensure_future(wake.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    # --- acting --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """START: execute the agent. Raises LaunchFailure, KeepError (a later owner came first)."""
+        assert self._client is not None and self._loop is not None
+        loop = self._loop
+        context = LaunchContext(
+            session=self._hosting.session,
+            loop=loop.loop,
+            workspace=self._hosting.workspace,
+            environ=self._hosting.environ,
+            provider_session=loop.provider_session,
+            confirmed=loop.provider_state == "confirmed",
+        )
+        try:
+            spec = self._agent.launch(context)
+        except AgentError as error:
+            raise LaunchFailure(Failure("exit_nonzero", str(error), exit_status=127)) from error
+        try:
+            await self._client.start(
+                LaunchRequest(argv=spec.argv, env=dict(spec.env), cwd=spec.cwd, input_limit=spec.input_limit)
+            )
+        except LaunchFailedError as error:
+            status = 127 if error.stage != "cwd" else 126
+            raise LaunchFailure(Failure("exit_nonzero", error.message, exit_status=status)) from error
+
+    async def write(self, seq: int, item: InputLine | CloseStdin) -> str | None:
+        """Give the agent a line as input `seq`; None when it is accepted, else why it was refused. A refused
+        input left no trace: it is written again after what came meanwhile has been folded."""
+        client = self._client
+        if client is None:
+            return "gone"
+        try:
+            if isinstance(item, CloseStdin):
+                await client.close_stdin(seq)
+            else:
+                await client.input(seq, item.line)
+        except InputRefusedError as refused:
+            if refused.reason in ("disk", "busy"):
+                await asyncio.sleep(INPUT_RETRY)
+            return refused.reason
+        except ShimGoneError:
+            return "gone"  # Whether it was accepted, the spool tells.
+        self.accepted_input = seq
+        return None
+
+    async def kill(self, grace: float) -> None:
+        """End the agent's tree: SIGTERM, `grace` seconds, SIGKILL, until nothing of it is left."""
+        if self._client is None:
+            return
+        try:
+            await self._client.kill(grace)
+        except (ShimGoneError, RequestRefusedError):
+            return  # Its end, or its next owner, shows in the spool.
+
+    async def end(self, grace: float) -> None:
+        """End it and let go of it; returns when its shim and guard are gone."""
+        await self.kill(grace)
+        await self.forget()
+        await _gone(self.generation)
+
+    async def set_orphan_grace(self, seconds: float | None) -> None:
+        """How long it may go on unowned and silent; None: for ever."""
+        if self._client is not None:
+            try:
+                await self._client.set_grace(seconds)
+            except (ShimGoneError, RequestRefusedError):
+                return
+
+    async def trim(self, offset: int) -> None:
+        """Let go of the spool below `offset`: the journal holds what was there."""
+        if self._client is not None:
+            try:
+                await self._client.trim(offset)
+            except (ShimGoneError, RequestRefusedError):
+                return
+
+    async def detach(self) -> None:
+        """Leave it to its shim."""
+        client, self._client = self._client, None
+        if client is not None:
+            try:
+                await client.detach()
+            except (ShimGoneError, RequestRefusedError):
+                pass
+            await client.close()
+
+    async def forget(self) -> None:
+        """Close the connection without a word."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+def _intake(hosting: Hosting, agent: Agent, loop: Loop, generation: Generation, *, fresh: bool) -> Intake:
+    folded = loop.folded if loop.folded and loop.folded.generation == generation.name and not fresh else None
+    context = FoldContext(
+        session=hosting.session,
+        loop=loop.loop,
+        workspace=hosting.workspace,
+        provider_session=loop.provider_session,
+        confirmed=loop.provider_state == "confirmed",
+        secret=hosting.secret,
+    )
+    fold = agent.fold(context, folded.state if folded else None)
+    # A folder that was lost and made anew numbers its generations from 1 again.
+    journaled = None if fresh else loop.cursor
+    return Intake(fold, generation.name, agent.line_limit, journaled, folded)
+
+
+def _seen(frame: SpoolFrame) -> Seen | None:
+    match frame:
+        case OutputChunk():
+            return OutputSeen(frame.data, frame.stdout, frame.eof)
+        case InputFrame():
+            return InputSeen(frame.line, frame.seq)
+        case StdinClosed() if not frame.by_agent:
+            return StdinClosedSeen(frame.seq)
+        case Exit():
+            return ExitSeen(exit_info(frame.record))
+        case _:
+            return None
+
+
+def exit_info(record: ExitRecord) -> ExitInfo:
+    """The exit in the words of the agent contract."""
+    return ExitInfo(
+        status=record.exit_status,
+        signal=record.signal,
+        oom=record.oom,
+        killed=bool(record.killed),
+        verified=record.verified,
+    )
+
+
+def input_digest(line: bytes) -> str:
+    """The digest of an input line, as `InputReserved` records it."""
+    return hashlib.sha256(line).hexdigest()
+
+
+async def _start_idle(folder: AgentFolder, claim: Claim) -> Generation:
+    """Start an idle shim; end whatever an earlier owner left in the folder first."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        try:
+            return await start_idle(folder, claim)
+        except (FolderLockHeldError, TreeNotDeadError) as busy:
+            if asyncio.get_running_loop().time() > deadline:
+                raise LaunchFailure(
+                    Failure("unknown", f"an earlier agent could not be ended: {busy.message}")
+                ) from busy
+            await _end_earlier(folder, claim)
+
+
+async def _end_earlier(folder: AgentFolder, claim: Claim) -> None:
+    latest = folder.latest()
+    if latest is None:
+        await asyncio.sleep(0.02)
+        return
+    try:
+        client = await ShimClient.connect(latest)
+    except ShimGoneError:
+        await asyncio.to_thread(kill_marked, latest, seconds=1.0)
+        await asyncio.sleep(0.02)
+        return
+    try:
+        await client.attach(claim)
+        await client.kill(0.0)
+    except ShimGoneError:
+        await asyncio.sleep(0.02)
+    finally:
+        await client.close()
+
+
+async def _gone(generation: Generation) -> None:
+    """Until the generation's shim has let its folder go (it ends right after its last word)."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while asyncio.get_running_loop().time() < deadline:
+        try:
+            with generation.folder.locked():
+                return
+        except FolderLockHeldError:
+            await asyncio.sleep(0.005)
+
+
+__all__ = ["AgentHost", "Hosting", "KeepError", "LaunchFailure", "SpoolLost", "exit_info", "input_digest"]

@@ -1,0 +1,269 @@
+"""From located events to record drafts: messages are merged, everything is bounded (pure).
+
+A record holds at most 64 KiB of text. Output outside the protocol is kept up to a cap per turn and counted
+past it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from outlast.agents.contract import (
+    GateClosed,
+    GateRequested,
+    Message,
+    Raw,
+    SessionConfirmed,
+    SessionLost,
+    SessionObserved,
+    ToolCall,
+    TurnEnded,
+    Usage,
+)
+from outlast.ids import derived_id
+from outlast.records.codec import output_record_id
+from outlast.records.envelope import Cursor, Draft
+from outlast.records.types import (
+    AgentEventRecorded,
+    AgentSessionChanged,
+    Body,
+    CallObserved,
+    GateOpened,
+    GatePrepared,
+    GateResolved,
+)
+from outlast.state.model import Loop
+from outlast.turns.intake import Located
+
+TEXT_LIMIT = 64 * 1024
+"""Characters of text in one record."""
+CALL_LIMIT = 16 * 1024
+"""Characters kept of a foreign call's input or output each."""
+RAW_CAP = 64 * 1024
+"""Characters of output outside the protocol that are kept per turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose output it is."""
+
+    loop: str
+    turn: str | None
+    agent: str
+
+
+@dataclass(slots=True)
+class Merger:
+    """Collects what is not yet in the journal; `take` gives it as drafts and starts afresh."""
+
+    place: Place
+    provider: Loop
+    """The loop as the journal has it: what is already known of the provider's session is not said again."""
+    drafts: list[Draft] = field(default_factory=list)
+    ended: TurnEnded | None = None
+    urgent: bool = False
+    """Something a person or the agent waits for: flush now, do not merge on."""
+    size: int = 0
+    progressed: bool = False
+    _open: _OpenText | None = None
+    _index: dict[int, int] = field(default_factory=dict)
+    _raw_kept: int = 0
+    _cursor: Cursor | None = None
+
+    def add(self, located: Located) -> None:
+        event, self._cursor = located.event, located.cursor
+        match event:
+            case Message():
+                self._text(event.role if event.role != "assistant" else "message", event.text, event.more)
+            case Raw():
+                self._raw(event.text, event.dropped)
+            case ToolCall():
+                self._put(
+                    CallObserved(
+                        call=event.call,
+                        name=event.name,
+                        status=event.status,
+                        input=_bounded(event.input),
+                        output=_bounded(event.output),
+                    )
+                )
+                self.urgent = True
+            case Usage():
+                self._put(AgentEventRecorded(kind="usage", usage=dict(event.counts)))
+            case SessionObserved() | SessionConfirmed() | SessionLost():
+                self._session(event)
+            case GateRequested():
+                self._gate(event)
+            case GateClosed():
+                gate = gate_id(self.place.loop, self._cursor.generation, event.gate)
+                self._put(GateResolved(gate=gate, reason="abandoned", by=self.place.agent))
+                self.urgent = True
+            case TurnEnded():
+                # The first end counts: an agent that says it twice has said it once.
+                self.ended = self.ended or event
+                self.urgent = True
+            case _:
+                pass
+
+    def take(self) -> list[Draft]:
+        """The drafts so far, in order, the last with the newest cursor."""
+        self._close_text()
+        drafts, self.drafts = self.drafts, []
+        self.urgent = False
+        self.size = 0
+        self._index.clear()
+        return drafts
+
+    @property
+    def pending(self) -> bool:
+        return bool(self.drafts) or self._open is not None
+
+    def _text(self, kind: str, text: str, more: bool) -> None:
+        if self._open is not None and self._open.kind != kind:
+            self._close_text()
+        if self._open is None:
+            self._open = _OpenText(kind)
+        self.size += len(text) + 1
+        for full in self._open.add(text, more):
+            self._put_text(kind, *full)
+        self.progressed = True
+
+    def _raw(self, text: str, left_out: int) -> None:
+        kept = text[: max(0, RAW_CAP - self._raw_kept)]
+        self._raw_kept += len(kept)
+        self._close_text()
+        dropped = len(text) - len(kept) + left_out
+        last = self.drafts[-1].body if self.drafts else None
+        if isinstance(last, AgentEventRecorded) and last.kind == "raw":
+            # Lines outside the protocol share a record: a flood of them is one.
+            joined = f"{last.text}\n{kept}" if kept else last.text
+            body = AgentEventRecorded(
+                kind="raw", text=joined, count=last.count + 1, dropped=last.dropped + dropped
+            )
+            if len(joined) <= TEXT_LIMIT:
+                self.drafts.pop()
+                self._index[self._stdout] = self._index.get(self._stdout, 1) - 1
+                self._put(body)
+                return
+        self._put(AgentEventRecorded(kind="raw", text=kept, dropped=dropped))
+        self.size += len(kept)
+
+    def _session(self, event: SessionObserved | SessionConfirmed | SessionLost) -> None:
+        known = self.provider.provider_session == event.provider_session
+        state: Literal["bound", "confirmed", "lost"]
+        source: Literal["chosen", "observed", "resumed", "forked"] = "observed"
+        reason = ""
+        if isinstance(event, SessionObserved):
+            state, source = "bound", event.source
+        elif isinstance(event, SessionConfirmed):
+            state = "confirmed"
+        else:
+            state, reason = "lost", event.reason
+        if known and self.provider.provider_state in (state, "confirmed") and state != "lost":
+            return
+        self._put(
+            AgentSessionChanged(
+                provider=self.place.agent,
+                provider_session=event.provider_session,
+                state=state,
+                source=source,
+                reason=reason,
+            )
+        )
+        self.urgent = True
+
+    def _gate(self, event: GateRequested) -> None:
+        assert self._cursor is not None
+        gate = gate_id(self.place.loop, self._cursor.generation, event.gate)
+        self._put(
+            GatePrepared(
+                gate=gate, name=event.gate, generation=self._cursor.generation, payload=event.payload
+            )
+        )
+        self._put(
+            GateOpened(
+                gate=gate,
+                kind=event.kind,
+                question=event.question[:TEXT_LIMIT],
+                choices=list(event.choices),
+                requested_by=self.place.agent,
+            )
+        )
+        self.urgent = True
+
+    def _close_text(self) -> None:
+        if self._open is not None:
+            text, count = self._open.rest()
+            if text or count:
+                self._put_text(self._open.kind, text, count, self._open.more)
+            self._open = None
+
+    def _put_text(self, kind: str, text: str, count: int, more: bool) -> None:
+        self._put(AgentEventRecorded(kind=kind, text=text, count=count, more=more))  # type: ignore[arg-type]
+
+    @property
+    def _stdout(self) -> int:
+        return self._cursor.stdout if self._cursor else 0
+
+    def _put(self, body: Body) -> None:
+        if not isinstance(body, AgentEventRecorded):
+            self._close_text()
+        cursor = self._cursor
+        assert cursor is not None
+        index = self._index.get(cursor.stdout, 0)
+        self._index[cursor.stdout] = index + 1
+        self.drafts.append(
+            Draft(
+                body=body,
+                loop=self.place.loop,
+                turn=self.place.turn,
+                cursor=cursor,
+                id=output_record_id(
+                    f"{self.place.loop}/{cursor.generation}/{cursor.frame}", cursor.stdout, index
+                ),
+            )
+        )
+
+
+class _OpenText:
+    """Messages of one kind that arrive one after another."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.more = False
+        self._pieces: list[str] = []
+        self._size = 0
+        self._count = 0
+
+    def add(self, text: str, more: bool) -> list[tuple[str, int, bool]]:
+        """Take a message or a piece of one; gives full records as (text, count, more)."""
+        if self._pieces and not self.more:
+            self._pieces.append("\n")
+            self._size += 1
+        self._pieces.append(text)
+        self._size += len(text)
+        self._count += not self.more
+        self.more = more
+        full: list[tuple[str, int, bool]] = []
+        if self._size > TEXT_LIMIT:
+            whole = "".join(self._pieces)
+            while len(whole) > TEXT_LIMIT:
+                full.append((whole[:TEXT_LIMIT], self._count, True))
+                whole, self._count = whole[TEXT_LIMIT:], 0
+            self._pieces, self._size = [whole], len(whole)
+        return full
+
+    def rest(self) -> tuple[str, int]:
+        return "".join(self._pieces), self._count
+
+
+def gate_id(loop: str, generation: str, name: str) -> str:
+    """Our id of the agent's gate `name`: the same however often the spool is read."""
+    return derived_id("gate", loop, generation, name)
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= CALL_LIMIT:
+        return text
+    return f"{text[:CALL_LIMIT]}… ({len(text) - CALL_LIMIT} more characters)"

@@ -1,0 +1,178 @@
+"""How a turn is closed: from what happened to the records that say so (pure).
+
+The same function closes a live turn, one settled from a dead agent's spool and one that a crash cut off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from outlast.agents.contract import ExitInfo, Failure, TurnEnded
+from outlast.agents.failure import classify_exit
+from outlast.ids import derived_id
+from outlast.records.envelope import Draft
+from outlast.records.types import (
+    BY_ON_INTERRUPT,
+    Body,
+    Choice,
+    CommandSettled,
+    GateOpened,
+    GateResolved,
+    InputCancelled,
+    LoopChanged,
+    TurnDone,
+    TurnFailed,
+    TurnInterrupted,
+    TurnParked,
+    TurnRetried,
+)
+from outlast.state.model import OpenTurn, State
+from outlast.turns.receipt import receipt
+
+Then = Literal["none", "retry", "continue", "hold", "ask", "quarantine"]
+AfterFailure = Literal["continue", "hold", "withdraw"]
+
+ASK_CHOICES = (
+    Choice(id="skip", label="Leave the turn as it is and go on with the queue"),
+    Choice(id="continue", label="Let the agent go on from where its own transcript ends"),
+    Choice(id="retry", label="Send the input again"),
+    Choice(id="hold", label="Keep it parked"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A person's wish to end the running turn. `request_id` is the inbox entry that it settles, if any."""
+
+    reason: Literal["cancelled", "killed", "closed"]
+    actor: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """All that is known of how the host step ended."""
+
+    ended: TurnEnded | None = None
+    exit: ExitInfo | None = None
+    stop: Stop | None = None
+    failure: Failure | None = None
+    """What the runtime itself saw fail: a launch, a deadline, the shim."""
+    phase: str = "host_execute"
+    interrupted: str | None = None
+    """Evidence of a crash that cut the turn off; a restore closes it."""
+    then: Then = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The records of the terminal, and which of them settle an inbox entry (request id, index)."""
+
+    drafts: tuple[Draft, ...]
+    settle: tuple[tuple[str, int], ...] = ()
+
+
+def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailure = "continue") -> Closing:
+    """Close the open turn `turn_id` of `state`."""
+    turn = state.open_turns[turn_id]
+    drafts = [
+        _draft(turn, GateResolved(gate=gate.gate, reason="abandoned", by="runtime"))
+        for gate in state.gates.values()
+        if gate.turn == turn_id
+    ]
+    bodies = _bodies(state, turn, ending, after_failure)
+    stop = ending.stop
+    settle: list[tuple[str, int]] = []
+    for body in bodies:
+        by_person = stop is not None and not isinstance(body, TurnDone)
+        if by_person and stop is not None and isinstance(body, TurnInterrupted | CommandSettled):
+            if stop.request_id is not None:
+                settle.append((stop.request_id, len(drafts)))
+            drafts.append(_draft(turn, body, cause=stop.request_id, actor=stop.actor))
+        else:
+            drafts.append(_draft(turn, body))
+    return Closing(tuple(drafts), tuple(settle))
+
+
+def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFailure) -> list[Body]:
+    ended, stop = ending.ended, ending.stop
+    if ended is not None and ended.failure is None and not ended.cancelled:
+        bodies: list[Body] = [TurnDone(stop_reason=ended.stop_reason, usage=dict(ended.usage))]
+        if stop is not None and stop.request_id is not None:
+            bodies.append(_too_late(stop))
+        return bodies
+    if stop is not None:
+        interrupted = TurnInterrupted(index=turn.index, reason=stop.reason, evidence=_how(ending))
+        held = state.loops[turn.loop].held or stop.reason == "closed"
+        return [interrupted] if held else [interrupted, LoopChanged(state="held", reason=stop.reason)]
+    if ending.interrupted is not None:
+        return [
+            TurnInterrupted(index=turn.index, reason="crash", evidence=ending.interrupted),
+            *then_bodies(turn, ending.then),
+        ]
+    if ended is not None and ended.cancelled:
+        evidence = "the agent ended the turn as cancelled, nobody here asked for it"
+        return [TurnInterrupted(index=turn.index, reason="cancelled", evidence=evidence)]
+    failed = TurnFailed(receipt=receipt(max(turn.attempts, 1), ending.phase, _failure(ending)))
+    return [failed, *_after_failure(state, turn, after_failure)]
+
+
+def _too_late(stop: Stop) -> CommandSettled:
+    command = "kill" if stop.reason == "killed" else "close" if stop.reason == "closed" else "cancel"
+    return CommandSettled(
+        request_id=stop.request_id or "", command=command, outcome="too_late", detail="the turn was done"
+    )
+
+
+def _failure(ending: Ending) -> Failure:
+    if ending.failure is not None:
+        return ending.failure
+    if ending.ended is not None and ending.ended.failure is not None:
+        return ending.ended.failure
+    if ending.exit is not None:
+        return classify_exit(ending.exit)
+    return Failure("transport_lost", "the agent's shim died and left no word of how the agent ended")
+
+
+def _how(ending: Ending) -> str:
+    if ending.exit is not None:
+        return "the agent's process tree was ended" + (", verified" if ending.exit.verified else "")
+    if ending.ended is not None:
+        return "the agent confirmed it"
+    return ""
+
+
+def then_bodies(turn: OpenTurn, then: Then) -> list[Body]:
+    """What follows the interruption of `turn` in the same batch."""
+    match then:
+        case "none":
+            return []
+        case "retry" | "continue":
+            return [TurnRetried(by=BY_ON_INTERRUPT, mode="again" if then == "retry" else "continue")]
+        case "quarantine":
+            return [TurnParked(reason="quarantined", detail=f"{turn.attempts} attempts were cut off")]
+        case "hold":
+            return [TurnParked(reason="held")]
+        case "ask":
+            gate = GateOpened(
+                gate=derived_id("ask", turn.turn, turn.attempts),
+                kind="question",
+                question="A crash cut this turn off and its outcome is unknown. What now?",
+                choices=list(ASK_CHOICES),
+                resolver="runtime",
+                requested_by="outlast",
+            )
+            return [TurnParked(reason="held", detail="asked"), gate]
+
+
+def _after_failure(state: State, turn: OpenTurn, rule: AfterFailure) -> list[Body]:
+    if rule == "hold":
+        return [LoopChanged(state="held", reason="after a failed turn")]
+    if rule == "withdraw":
+        return [InputCancelled(request_id=queued, reason="withdrawn") for queued in state.queue]
+    return []
+
+
+def _draft(turn: OpenTurn, body: Body, cause: str | None = None, actor: str | None = None) -> Draft:
+    return Draft(body=body, loop=turn.loop, turn=turn.turn, cause=cause, actor=actor)
