@@ -1,0 +1,101 @@
+"""`outlast answer`: decide what a session waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from outlast.cli.contact import open_client
+from outlast.cli.exits import Exit
+from outlast.cli.gates import choice_of, find_gate
+from outlast.cli.options import json_option, session_argument
+from outlast.cli.output import Screen, visible
+from outlast.cli.shapes import ResultLine
+from outlast.cli.stored import loaded_config
+from outlast.errors import GateNotFoundError
+
+if TYPE_CHECKING:
+    from outlast.config import Config
+    from outlast.runtime.handles import Answer, Session
+
+_EXITS = {
+    "answered": Exit.OK,
+    "queued": Exit.OK,
+    "taken": Exit.CONFLICT,
+    "expired": Exit.NOT_FOUND,
+    "gone": Exit.NOT_FOUND,
+}
+
+
+@click.command("answer")
+@session_argument
+@click.argument("gate", metavar="GATE")
+@click.argument("choice", metavar="CHOICE")
+@json_option()
+def answer_command(session: str, gate: str, choice: str, as_json: bool) -> int:
+    """Answer a question that a session waits for.
+
+    GATE is the question's id, or a unique beginning of it; CHOICE is a choice's id, kind, label or number.
+    `outlast show ID` lists both. Exits 4 when somebody else was first, 3 when the question is gone.
+    """
+    screen = Screen(os.environ, as_json=as_json)
+    return asyncio.run(_answer(loaded_config(screen), screen, (session, gate, choice)))
+
+
+async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -> int:
+    name, gate_typed, choice_typed = typed
+    async with open_client(config) as client:
+        session = client.session(await client.store.find(name))
+        gate, choice = await _meant(session, gate_typed, choice_typed)
+        answer = await session.answer(gate, choice, by=_user())
+    _tell(screen, session.id, answer)
+    return _EXITS[answer.result]
+
+
+async def _meant(session: Session, gate_typed: str, choice_typed: str) -> tuple[str, str]:
+    """Gate and choice by what was typed. A gate that is not open is passed on as typed: what became of it
+    is in the journal. Raises UsageError, GateNotFoundError."""
+    view = await session.view()
+    found = find_gate(gate_typed, [gate.id for gate in view.gates])
+    if found is None:
+        if len(gate_typed) < FULL_ID:
+            raise GateNotFoundError(
+                f"session {session.id} has no open question {gate_typed!r}",
+                hint=f"`outlast show {session.id}` lists them",
+                session_id=session.id,
+            )
+        return gate_typed, choice_typed
+    gate = next(gate for gate in view.gates if gate.id == found)
+    return found, choice_of(choice_typed, gate.choices)
+
+
+FULL_ID = 36
+"""Characters of a whole id; less is a beginning of one."""
+
+
+def _tell(screen: Screen, session: str, answer: Answer) -> None:
+    if screen.as_json:
+        screen.json_line(ResultLine(session, answer.result, by=answer.by or msgspec.UNSET))
+        return
+    text = {
+        "answered": "answered",
+        "queued": f"kept for the session's next owner: outlast resume {session}",
+        "taken": f"too late: already answered{f' by {answer.by}' if answer.by else ''}",
+        "expired": "too late: the question has expired",
+        "gone": "too late: the agent does not wait for it any more",
+    }[answer.result]
+    screen.out.line(visible(text))
+
+
+def _user() -> str:
+    """Who answers, for the journal: the login name where there is one."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

@@ -1,0 +1,155 @@
+"""The command group: finds a command's module when it is called, and shows every error once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+from outlast.cli.exits import Exit
+from outlast.cli.failures import ErrorLine, Failure, failure_of
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """Where a command lives, and its line in `outlast --help`: listing commands must not import them."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, CommandEntry] = {
+    "run": CommandEntry("run", "Give an agent a prompt and follow it to the end."),
+    "attach": CommandEntry("attach", "Follow a session live, type, answer, cancel, detach again."),
+    "resume": CommandEntry("resume", "Restore a session and drain its queue."),
+    "send": CommandEntry("send", "Queue a prompt for a session, from any process."),
+    "answer": CommandEntry("answer", "Answer a question that a session waits for."),
+    "ls": CommandEntry("ls", "List sessions, newest activity first."),
+    "show": CommandEntry("show", "Show one session: turns, queue, questions, restores."),
+    "tail": CommandEntry("tail", "Print a session's records."),
+    "wait": CommandEntry("wait", "Wait until a session has nothing left to do."),
+    "cancel": CommandEntry("commands", "Cancel the running turn; the queue is held."),
+    "kill": CommandEntry("commands", "End a session's agent with its whole process tree."),
+    "close": CommandEntry("commands", "End a session the normal way; its next input reopens it."),
+    "retry": CommandEntry("commands", "Send a failed or parked turn to its agent again."),
+    "skip": CommandEntry("commands", "Give a parked or held turn up; the queue goes on."),
+    "plan": CommandEntry("plan", "Show what a restore would do, and why; changes nothing."),
+    "agents": CommandEntry("agents", "List the agents that are here and what each can do."),
+    "trust": CommandEntry("trust", "Let a folder's outlast.toml name programs."),
+    "doctor": CommandEntry("doctor", "Check store, leases, shims, disk, permissions and agents."),
+    "demo": CommandEntry("demo", "Kill an agent and its runtime in mid turn, and watch the session return."),
+    "bench": CommandEntry("bench", "Measure this machine."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(import_module(f"outlast.cli.{entry.module}"), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from difflib import get_close_matches
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"there is no command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="outlast", message="outlast %(version)s")
+@click.pass_context
+def cli(context: click.Context, debug: bool) -> None:
+    """Keeps AI agent sessions alive: they come back after their terminal, their agent, their runtime or
+    their machine died.
+
+    A session is named by its id, a unique beginning of it, or its label.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def run_command_line(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code and prints at most one error."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    options = given[:end]
+    # Accepted before and after the command's name, like --json.
+    given = [option for option in options if option != "--debug"] + given[end:]
+    try:
+        result = cli.main(given, prog_name="outlast", standalone_mode=False)
+        code = result if isinstance(result, int) else Exit.OK
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return Exit.OK
+    except click.ClickException as error:
+        return _report(_usage_failure(error), options)
+    except click.exceptions.Abort:
+        return _report(failure_of(KeyboardInterrupt()), options)
+    except KeyboardInterrupt as error:
+        return _report(failure_of(error), options)
+    except Exception as error:  # noqa: BLE001 - the edge: every error ends here, told in one line
+        if "--debug" in options:
+            import traceback
+
+            traceback.print_exc()
+        return _report(failure_of(error), options)
+    return int(code)
+
+
+def _usage_failure(error: click.ClickException) -> Failure:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if isinstance(context, click.Context) else "outlast"
+    hint = f"`{path} --help` shows how to call it"
+    if isinstance(error, click.NoSuchOption):
+        hint = f"a prompt that begins with a dash goes after `--`; {hint}"
+    elif "unexpected extra argument" in error.format_message():
+        hint = f"put the prompt in quotes; {hint}"
+    message = error.format_message().rstrip(".")
+    return Failure(ErrorLine("usage", message, hint), Exit.USAGE)
+
+
+def _report(failure: Failure, options: Sequence[str]) -> int:
+    text = failure.as_json() if "--json" in options else failure.as_text()
+    try:
+        sys.stdout.flush()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        _drop_output()
+    return failure.exit_code
+
+
+def _drop_output() -> None:
+    """Point stdout at nothing: the reader has gone, and the interpreter's last flush must not complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass
+    finally:
+        os.close(nowhere)

@@ -1,0 +1,172 @@
+"""`cancel`, `kill`, `close`, `retry`, `skip`: one word to a session, and what it came to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from outlast.cli.contact import open_client, open_runtime
+from outlast.cli.exits import Exit
+from outlast.cli.options import json_option, session_argument, turn_argument
+from outlast.cli.output import Screen, visible
+from outlast.cli.shapes import ResultLine
+from outlast.cli.stored import loaded_config
+from outlast.errors import TurnNotFoundError
+
+if TYPE_CHECKING:
+    from outlast.config import Config
+    from outlast.runtime.handles import Session, Settled
+
+Order: TypeAlias = "Callable[[Session], Awaitable[Settled]]"
+TurnOrder: TypeAlias = "Callable[[Session, str | None], Awaitable[Settled]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The words for what a command came to."""
+
+    done: str
+    too_late: str
+    fails: bool = False
+    """Whether coming too late is a failure: it is where the command was to bring something about."""
+
+
+@click.command("cancel")
+@session_argument
+@json_option()
+def cancel_command(session: str, as_json: bool) -> int:
+    """Cancel the running turn; the queue is held until the next input or `outlast resume`."""
+    said = Said("cancelled; the queue is held", "there was no turn to cancel")
+    return _owning(session, as_json, lambda handle: handle.cancel(actor="cli"), said)
+
+
+@click.command("kill")
+@session_argument
+@click.option(
+    "--force", is_flag=True, help="Also where the owner hangs: it is ended first (SIGKILL, verified)."
+)
+@json_option()
+def kill_command(session: str, force: bool, as_json: bool) -> int:
+    """End a session's agent with its whole process tree, verified; the running turn ends as cancelled."""
+    said = Said("the agent is gone, with everything that it had started", "there was no agent to kill")
+    return _owning(session, as_json, lambda handle: handle.kill(actor="cli"), said, force=force)
+
+
+@click.command("close")
+@session_argument
+@json_option()
+def close_command(session: str, as_json: bool) -> int:
+    """End a session the normal way: turn interrupted, agent ended. The next input opens it again."""
+    said = Said("closed; its next input opens it again", "it was closed already")
+    return _owning(session, as_json, lambda handle: handle.close(actor="cli"), said)
+
+
+@click.command("retry")
+@session_argument
+@turn_argument
+@json_option()
+def retry_command(session: str, turn: str | None, as_json: bool) -> int:
+    """Send a failed, interrupted or parked turn to its agent again.
+
+    What the turn had already done may happen again: only you can know that this is right. Without TURN it
+    is the newest that did not end as done.
+    """
+    said = Said("the turn begins again", "no such turn is parked, failed or interrupted", fails=True)
+    return _asking(session, turn, as_json, lambda handle, which: handle.retry(which, actor="cli"), said)
+
+
+@click.command("skip")
+@session_argument
+@turn_argument
+@json_option()
+def skip_command(session: str, turn: str | None, as_json: bool) -> int:
+    """Give a parked turn up, or release a held queue; the queue goes on."""
+    said = Said("left as it is; the queue goes on", "no such turn is parked and no queue is held", fails=True)
+    return _asking(session, turn, as_json, lambda handle, which: handle.skip(which, actor="cli"), said)
+
+
+# --- cancel, kill, close: also of a session that nobody owns --------------------------------------
+
+
+def _owning(name: str, as_json: bool, order: Order, said: Said, *, force: bool = False) -> int:
+    screen = Screen(os.environ, as_json=as_json)
+    config = loaded_config(screen)
+    session, settled = asyncio.run(_take_and_order(config, name, order, force=force))
+    return _tell(screen, session, settled, said)
+
+
+async def _take_and_order(config: Config, name: str, order: Order, *, force: bool) -> tuple[str, Settled]:
+    """The order goes to the inbox first, so that whoever owns the session, or takes it over, carries it out
+    before anything else. Of a session that nobody owns the lease is taken for it and given back."""
+    async with open_runtime(config) as runtime:
+        session = runtime.session(await runtime.store.find(name))
+        asked = asyncio.ensure_future(order(session))
+        if force:
+            done, _ = await asyncio.wait([asked], timeout=HANGS_AFTER)
+            if not done:
+                await runtime.restore(session.id, take_over=True)
+        settled = await asked
+        if settled.result == "queued" and await runtime.own(session.id) is not None:
+            await session.quiet()
+            settled = type(settled)("done")
+        if runtime.actor(session.id) is not None:
+            await session.finish()
+        return session.id, settled
+
+
+HANGS_AFTER = 5.0
+"""Seconds that `--force` gives a living owner to carry the order out itself."""
+
+
+# --- retry, skip: the owner's to do, now or when there is one -------------------------------------
+
+
+def _asking(name: str, turn: str | None, as_json: bool, order: TurnOrder, said: Said) -> int:
+    screen = Screen(os.environ, as_json=as_json)
+    session, settled = asyncio.run(_ask(loaded_config(screen), name, turn, order))
+    return _tell(screen, session, settled, said)
+
+
+async def _ask(config: Config, name: str, turn: str | None, order: TurnOrder) -> tuple[str, Settled]:
+    async with open_client(config) as client:
+        session = client.session(await client.store.find(name))
+        which = None if turn is None else await _turn(session, turn)
+        return session.id, await order(session, which)
+
+
+async def _turn(session: Session, typed: str) -> str:
+    """The turn whose id is, or alone begins with, what was typed. Raises TurnNotFoundError."""
+    turns = [turn.turn for turn in (await session.view()).turns]
+    fitting = [typed] if typed in turns else [turn for turn in turns if turn.startswith(typed)]
+    if len(fitting) == 1:
+        return fitting[0]
+    raise TurnNotFoundError(
+        f"session {session.id} has {'no turn' if not fitting else 'several turns'} {typed!r}",
+        hint=f"`outlast show {session.id}` lists them",
+        session_id=session.id,
+    )
+
+
+# --- telling --------------------------------------------------------------------------------------
+
+
+def _tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
+    if screen.as_json:
+        screen.json_line(ResultLine(session, settled.result, settled.detail))
+    else:
+        text = {
+            "done": said.done,
+            "too_late": said.too_late,
+            "queued": f"kept for the session's next owner: outlast resume {session}",
+        }.get(settled.result, f"refused: {settled.detail}")
+        screen.out.line(visible(text))
+    if settled.result in ("done", "queued"):
+        return Exit.OK
+    if settled.result == "too_late":
+        return Exit.NOT_FOUND if said.fails else Exit.OK
+    return Exit.FAILED

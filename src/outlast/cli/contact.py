@@ -1,0 +1,36 @@
+"""The command line's only contact with the runtime: opening it, naming sessions, reading what is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outlast.cli.gates import Approve
+from outlast.config import Config
+
+if TYPE_CHECKING:
+    from outlast.runtime.client import Client
+    from outlast.runtime.runtime import Runtime
+
+
+def open_runtime(config: Config, approve: Approve = "ask") -> Runtime:
+    """A runtime with every agent that is here; enter it to open the store."""
+    from outlast.runtime.policy import allow, ask, deny
+    from outlast.runtime.runtime import Runtime
+
+    on_gate = {"ask": ask, "all": allow, "never": deny}[approve]
+    return Runtime(config.store_url, agents=config.agents(), on_gate=on_gate, label=own_label())
+
+
+def open_client(config: Config) -> Client:
+    """The same handles without ownership."""
+    from outlast.runtime.client import Client
+
+    return Client(config.store_url, label=own_label())
+
+
+def own_label() -> str:
+    """How other processes name this one: the command, without what may be private in its arguments."""
+    import sys
+
+    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    return f"outlast {command}".strip()

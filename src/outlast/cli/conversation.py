@@ -1,0 +1,257 @@
+"""A person and a session, by typed lines: `outlast attach`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from outlast.cli.console import LineReader
+from outlast.cli.gates import OpenQuestion, choice_of
+from outlast.cli.output import Screen, visible
+from outlast.cli.present import TextPresenter, way_back_command
+from outlast.cli.signals import SignalPolicy, Wish, listening
+from outlast.cli.text import first_line, question_lines, short
+from outlast.errors import OutlastError
+from outlast.records.envelope import Record
+from outlast.records.types import (
+    GateOpened,
+    GateResolved,
+    InputAccepted,
+    TurnDone,
+    TurnFailed,
+    TurnInterrupted,
+    TurnParked,
+    TurnStarted,
+)
+from outlast.state.messages import (
+    AgentMessage,
+    Message,
+    OwnerMessage,
+    ToolMessage,
+    TurnMessage,
+    UserMessage,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from outlast.runtime.client import Client
+    from outlast.runtime.handles import Session
+    from outlast.runtime.view import View
+
+HELP = (
+    "a line is sent, or answers the open question (a number or a choice's id)",
+    "/send TEXT   send even while a question is open, or text that begins with a slash",
+    "/cancel      cancel the running turn (Ctrl-C, too)",
+    "/detach      leave; the session goes on (Ctrl-D, too)",
+)
+_ENDS = (TurnDone, TurnFailed, TurnInterrupted, TurnParked)
+
+
+class Verb(Enum):
+    """What a typed line asks for."""
+
+    NOTHING = "nothing"
+    SEND = "send"
+    ANSWER = "answer"
+    CANCEL = "cancel"
+    DETACH = "detach"
+    HELP = "help"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A typed line, understood."""
+
+    verb: Verb
+    text: str = ""
+
+
+def understand(line: str, *, asked: bool) -> Typed:
+    """What a line means; `asked` while a question is open."""
+    if not line.strip():
+        return Typed(Verb.NOTHING)
+    if not line.startswith("/"):
+        return Typed(Verb.ANSWER if asked else Verb.SEND, line)
+    word, _, rest = line.partition(" ")
+    match word:
+        case "/send" if rest.strip():
+            return Typed(Verb.SEND, rest)
+        case "/cancel":
+            return Typed(Verb.CANCEL)
+        case "/detach" | "/quit" | "/exit":
+            return Typed(Verb.DETACH)
+        case "/help":
+            return Typed(Verb.HELP)
+        case _:
+            return Typed(Verb.UNKNOWN, line)
+
+
+class Conversation:
+    """Shows a session and passes on what is typed, until the person leaves."""
+
+    def __init__(self, client: Client, session: Session, screen: Screen, stdin: int) -> None:
+        self._client = client
+        self._session = session
+        self._screen = screen
+        self._presenter = TextPresenter(screen)
+        self._reader = LineReader(stdin)
+        self._questions: dict[str, OpenQuestion] = {}
+        self._signals = SignalPolicy()
+        self._wishes: asyncio.Queue[Wish] = asyncio.Queue()
+        self._sent: set[str] = set()
+
+    async def run(self) -> None:
+        """Until /detach, the end of input, a second Ctrl-C, SIGTERM or the terminal's hang-up."""
+        view = await self._session.view()
+        self._introduce(view)
+        with listening(self._heard):
+            self._reader.start()
+            shown = asyncio.create_task(self._show(view.seq))
+            listened = asyncio.create_task(self._listen())
+            obeyed = asyncio.create_task(self._obey())
+            tasks = (shown, listened, obeyed)
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                self._reader.stop()
+        self._say("left; the session goes on")
+        self._presenter.way_back(self._session.id)
+
+    # --- showing --------------------------------------------------------------------------------
+
+    def _introduce(self, view: View) -> None:
+        """What is running now, and the questions that are open."""
+        from outlast.state.listing import status_of
+
+        self._say(f"{view.row.entry.title or view.row.entry.session}: {status_of(view.row)} (/help for help)")
+        running = next((turn for turn in view.turns if turn.outcome == "running"), None)
+        for message in view.messages:
+            if running is not None and not isinstance(message, OwnerMessage) and message.turn == running.turn:
+                self._screen.out.line(visible(_message_line(message)))
+        for gate in view.gates:
+            question = OpenQuestion(gate.id, gate.kind, gate.question, gate.choices, gate.requested_by)
+            self._ask(question)
+        if view.row.owner is None:
+            self._say(f"nobody runs this session now: {way_back_command(self._session.id)}")
+
+    async def _show(self, after: int) -> None:
+        from outlast.journal import CaughtUp
+        from outlast.runtime.handles import Delta
+
+        async for item in self._session.follow(after=after):
+            if isinstance(item, Delta):
+                self._presenter.delta(item)
+            elif not isinstance(item, CaughtUp):
+                self._take(item)
+
+    def _take(self, record: Record) -> None:
+        body = record.body
+        if isinstance(body, InputAccepted) and body.request_id not in self._sent:
+            self._say(f"> {first_line(' '.join(part.text for part in body.content))}")
+        elif isinstance(body, TurnStarted):
+            self._say(f"turn {short(record.turn)} begins", dim=True)
+        self._presenter.record(record)
+        if isinstance(body, GateOpened):
+            choices = tuple(body.choices)
+            self._ask(OpenQuestion(body.gate, body.kind, body.question, choices, body.requested_by))
+        elif isinstance(body, GateResolved):
+            self._questions.pop(body.gate, None)
+        elif isinstance(body, _ENDS):
+            self._signals.settle()
+            if isinstance(body, TurnDone):
+                self._say(f"turn {short(record.turn)} done", dim=True)
+
+    def _ask(self, question: OpenQuestion) -> None:
+        self._questions[question.gate] = question
+        for line in question_lines(question):
+            self._say(line)
+
+    def _say(self, text: str, *, dim: bool = False) -> None:
+        shown = visible(text)
+        self._screen.note(self._screen.err.dim(shown) if dim else shown)
+
+    # --- acting ---------------------------------------------------------------------------------
+
+    def _heard(self, number: int) -> None:
+        wish = Wish.DETACH if number == signal.SIGHUP else self._signals.wish(number)
+        self._wishes.put_nowait(wish)
+
+    async def _obey(self) -> None:
+        while await self._wishes.get() is not Wish.DETACH:
+            await self._cancel()
+
+    async def _listen(self) -> None:
+        while (line := await self._reader.line()) is not None:
+            self._screen.err.at_line_start = True  # the person's own newline
+            typed = understand(line, asked=bool(self._questions))
+            if typed.verb is Verb.DETACH:
+                return
+            try:
+                await self._do(typed)
+            except OutlastError as error:
+                self._say(f"outlast: {error}")
+
+    async def _do(self, typed: Typed) -> None:
+        if typed.verb is Verb.SEND:
+            await self._send(typed.text)
+        elif typed.verb is Verb.ANSWER:
+            await self._answer(typed.text)
+        elif typed.verb is Verb.CANCEL:
+            await self._cancel()
+        elif typed.verb is Verb.HELP:
+            for line in HELP:
+                self._say(line)
+        elif typed.verb is Verb.UNKNOWN:
+            self._say(f"{first_line(typed.text, 40)} is no command; /help lists them, /send sends it as text")
+
+    async def _send(self, text: str) -> None:
+        from outlast.ids import new_id
+
+        key = new_id()
+        self._sent.add(key)
+        await self._session.send(text, key=key, actor="cli")
+        if await self._client.store.holder(self._session.id) is None:
+            self._say(f"queued; nobody runs this session now: {way_back_command(self._session.id)}")
+
+    async def _answer(self, text: str) -> None:
+        question = next(iter(self._questions.values()))
+        answer = await self._session.answer(question.gate, choice_of(text, question.choices), by="attach")
+        if answer.result == "queued":
+            self._say(f"kept for the session's next owner: {way_back_command(self._session.id)}")
+        elif answer.result != "answered":
+            self._say(f"too late: {answer.result}{f' by {answer.by}' if answer.by else ''}")
+            self._questions.pop(question.gate, None)
+
+    async def _cancel(self) -> None:
+        result = await self._session.cancel(actor="cli")
+        if result.result == "too_late":
+            self._signals.settle()
+            self._say("no turn is running; /detach or Ctrl-D leaves")
+        else:
+            self._say("cancelling; the queue is held")
+
+
+def _message_line(message: Message) -> str:
+    """A message of the turn that runs: words as they are, everything else in one line."""
+    match message:
+        case UserMessage():
+            return f"> {first_line(text_of(message.content))}"
+        case AgentMessage(role="assistant"):
+            return message.text
+        case AgentMessage():
+            return f"[{message.role}] {first_line(message.text)}"
+        case ToolMessage():
+            return f"[{message.name}] {message.status} {first_line(message.output or message.input)}"
+        case TurnMessage():
+            return f"{message.kind}: {message.reason} {first_line(message.detail)}"
+        case OwnerMessage():
+            return f"── {message.holder}, epoch {message.epoch} ──"

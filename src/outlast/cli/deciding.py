@@ -1,0 +1,100 @@
+"""Answers the questions that come up while a session is followed, as far as somebody here can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from outlast.cli.console import LineReader
+from outlast.cli.gates import Approve, OpenQuestion, choice_of, decided_by_rule
+from outlast.cli.output import Screen, visible
+from outlast.cli.text import question_lines
+from outlast.errors import UsageError
+
+Answer = Callable[[str, str, str], Awaitable[None]]
+"""(gate, choice, by)"""
+
+
+class Decider:
+    """Answers by rule, else asks the person at the terminal, else says that the session is stuck.
+
+    A question is asked as long as it is open: an answer from elsewhere ends the asking.
+    """
+
+    def __init__(self, answer: Answer, approve: Approve, screen: Screen, *, ask: bool) -> None:
+        self._answer = answer
+        self._approve = approve
+        self._screen = screen
+        self._ask = ask
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()
+        self._reader: LineReader | None = None
+        self.stuck: asyncio.Future[OpenQuestion] = asyncio.get_running_loop().create_future()
+        """Done when a question is open that nobody here answers."""
+
+    def opened(self, question: OpenQuestion) -> None:
+        if question.gate not in self._asking:
+            self._asking[question.gate] = asyncio.create_task(self._decide(question))
+
+    def resolved(self, gate: str) -> None:
+        task = self._asking.pop(gate, None)
+        if task is not None:
+            task.cancel()
+
+    def hang_up(self) -> None:
+        """Nobody is at the terminal any more."""
+        self._ask = False
+        if self._reader is not None:
+            self._reader.stop()
+
+    async def close(self) -> None:
+        tasks = list(self._asking.values())
+        self._asking.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._reader is not None:
+            self._reader.stop()
+
+    async def _decide(self, question: OpenQuestion) -> None:
+        try:
+            choice = decided_by_rule(question, self._approve)
+            by = f"--approve {self._approve}"
+            if choice is None:
+                async with self._turn:
+                    choice, by = await self._ask_person(question), "the terminal"
+            if choice is not None:
+                await self._answer(question.gate, choice, by)
+                return
+        except Exception as error:  # noqa: BLE001 - not swallowed: handed to whoever waits
+            # Whoever follows the session hears of it; a task's own error would be seen by nobody.
+            if not self.stuck.done():
+                self.stuck.set_exception(error)
+            return
+        if not self.stuck.done():
+            self.stuck.set_result(question)
+
+    def _somebody_is_there(self) -> bool:
+        return self._ask
+
+    async def _ask_person(self, question: OpenQuestion) -> str | None:
+        if not self._somebody_is_there():
+            return None
+        if self._reader is None:
+            self._reader = LineReader()
+            self._reader.start()
+        for line in question_lines(question):
+            self._screen.note(visible(line))
+        while self._somebody_is_there():
+            self._screen.err.write("answer: ")
+            typed = await self._reader.line()
+            self._screen.err.at_line_start = True  # the person's own newline
+            if typed is None:
+                return None
+            if not typed.strip():
+                continue
+            try:
+                return choice_of(typed, question.choices)
+            except UsageError as error:
+                self._screen.note(str(error))
+        return None

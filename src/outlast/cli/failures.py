@@ -1,0 +1,120 @@
+"""Errors, shown once: one line on stderr that says what, why and what to do."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import msgspec
+
+from outlast.cli.exits import Exit
+from outlast.errors import IntegrityError, LeaseHeldError, NotFoundError, OutlastError, RestoreError
+
+
+class ErrorLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The one line of `--json` on stderr. A contract: docs/cli.md."""
+
+    error: str
+    message: str
+    hint: str | None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error on its way out."""
+
+    line: ErrorLine
+    exit_code: int
+
+    def as_text(self) -> str:
+        message = _one_line(self.line.message).rstrip(".")
+        hint = f". {_one_line(self.line.hint)}" if self.line.hint else ""
+        return f"outlast: {message}{hint}"
+
+    def as_json(self) -> str:
+        return msgspec.json.encode(self.line).decode("utf-8")
+
+
+class NothingToDoError(NotFoundError):
+    """The command found nothing that it applies to."""
+
+
+class WaitingForAnswerError(OutlastError):
+    """A question is open that nobody here answers; the agent waits under its shim."""
+
+    exit_code = Exit.WAITING
+
+
+class NobodyRunsItError(OutlastError):
+    """There is work left, and no process that does it."""
+
+
+class DetachedError(OutlastError):
+    """The command left the work before it was done, because it was told to."""
+
+    exit_code = Exit.INTERRUPTED
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What the user is told about `error`, whatever it is."""
+    if isinstance(error, OutlastError):
+        return Failure(_line_of(error), _exit_of(error))
+    if isinstance(error, KeyboardInterrupt):
+        return Failure(ErrorLine("interrupted", "interrupted", None), Exit.INTERRUPTED)
+    if isinstance(error, OSError):
+        return Failure(ErrorLine("os", _os_message(error), _os_hint(error)), Exit.FAILED)
+    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        return failure_of(error.exceptions[0])
+    text = str(error) or "no message"
+    return Failure(
+        ErrorLine(
+            "internal",
+            f"internal error: {type(error).__name__}: {text}",
+            "nothing acknowledged is lost; --debug shows where it happened",
+        ),
+        Exit.FAILED,
+    )
+
+
+def _exit_of(error: OutlastError) -> int:
+    """A failed restore exits by its cause: a held lease is a conflict, a damaged journal a rejection."""
+    cause = error.__cause__
+    if isinstance(error, RestoreError) and isinstance(cause, OutlastError):
+        return _exit_of(cause)
+    return error.exit_code
+
+
+def _line_of(error: OutlastError) -> ErrorLine:
+    message, hint = error.message, error.hint
+    held = error.__cause__ if isinstance(error, RestoreError) else error
+    if isinstance(held, LeaseHeldError) and held.holder not in message:
+        message = f"{message}: held by {held.holder}"
+    if isinstance(error, IntegrityError) and error.reason not in message:
+        message = f"{message}: {error.reason}"
+    return ErrorLine(error.code, _whole(message), None if hint is None else _whole(hint), error.session_id)
+
+
+def _os_message(error: OSError) -> str:
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    return f"{where}{error.strerror or error}"
+
+
+def _os_hint(error: OSError) -> str | None:
+    import errno
+
+    return {
+        errno.ENOSPC: "free some space and run the same command again; nothing acknowledged is lost",
+        errno.EROFS: "the filesystem is read-only; OUTLAST_STATE_DIR names another place for the state",
+        errno.EACCES: "`outlast doctor` checks the permissions",
+        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    }.get(error.errno or 0)
+
+
+def _whole(text: str) -> str:
+    """The text with what UTF-8 cannot carry made visible, so that reporting an error cannot fail."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

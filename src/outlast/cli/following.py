@@ -1,0 +1,200 @@
+"""Following a session on behalf of a command: what it shows, what it asks, and how it is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from outlast.cli.console import can_ask
+from outlast.cli.deciding import Decider
+from outlast.cli.failures import DetachedError, WaitingForAnswerError
+from outlast.cli.gates import Approve, OpenQuestion
+from outlast.cli.output import Screen, visible
+from outlast.cli.present import Presenter
+from outlast.cli.signals import SignalPolicy, Wish, listening
+from outlast.cli.text import first_line
+from outlast.records.envelope import Record
+from outlast.records.types import (
+    GateOpened,
+    GateResolved,
+    TurnDone,
+    TurnFailed,
+    TurnInterrupted,
+    TurnParked,
+)
+
+if TYPE_CHECKING:
+    from outlast.runtime.handles import Session
+
+T = TypeVar("T")
+
+TERMINALS = (TurnDone, TurnFailed, TurnInterrupted, TurnParked)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a command follows with."""
+
+    session: Session
+    presenter: Presenter
+    decider: Decider
+    screen: Screen
+    turn: str | None = None
+    """The turn that Ctrl-C cancels; None: the one that runs then."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the journal has been shown."""
+
+    seen: int
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def advance(self, seq: int) -> None:
+        self.seen = max(self.seen, seq)
+        self.moved.set()
+
+    async def reached(self, seq: int) -> None:
+        while self.seen < seq:
+            self.moved.clear()
+            await self.moved.wait()
+
+
+def _note_gate(decider: Decider, record: Record) -> None:
+    body = record.body
+    if isinstance(body, GateOpened):
+        choices = tuple(body.choices)
+        decider.opened(OpenQuestion(body.gate, body.kind, body.question, choices, body.requested_by))
+    elif isinstance(body, GateResolved):
+        decider.resolved(body.gate)
+
+
+class Attendance:
+    """Does a piece of work while the session is shown, the person may speak and signals are heard."""
+
+    def __init__(self, watch: Watch, after: int) -> None:
+        self._watch = watch
+        self.progress = Progress(after)
+        self.policy = SignalPolicy()
+        self._wishes: asyncio.Queue[Wish] = asyncio.Queue()
+        self._cancels: set[asyncio.Task[None]] = set()
+        self._before: Callable[[Record], None] | None = None
+        self._after: Callable[[Record], Awaitable[None]] | None = None
+
+    def on_record(self, before: Callable[[Record], None], after: Callable[[Record], Awaitable[None]]) -> None:
+        """Be told of every record before and after it is shown."""
+        self._before, self._after = before, after
+
+    async def attend(self, work: Coroutine[Any, Any, T]) -> T:
+        """The work's result. Raises what the work raises, WaitingForAnswerError for a question that nobody
+        here answers, DetachedError when told to leave."""
+        with listening(lambda number: self._wishes.put_nowait(self.policy.wish(number))):
+            shown = asyncio.create_task(self._show())
+            working = asyncio.create_task(work)
+            try:
+                return await self._attend(working, shown)
+            finally:
+                for task in (working, shown, *self._cancels):
+                    task.cancel()
+                await asyncio.gather(working, shown, *self._cancels, return_exceptions=True)
+                await self._watch.decider.close()
+
+    async def _show(self) -> None:
+        """Show the session's records, for as long as the caller lets it."""
+        from outlast.journal import CaughtUp
+        from outlast.runtime.handles import Delta
+
+        watch = self._watch
+        async for item in watch.session.follow(after=self.progress.seen):
+            if isinstance(item, Delta):
+                watch.presenter.delta(item)
+                continue
+            if not isinstance(item, CaughtUp):
+                await self._take(item)
+            self.progress.advance(item.seq)
+
+    async def _take(self, record: Record) -> None:
+        watch = self._watch
+        if self._before is not None:
+            self._before(record)
+        watch.presenter.record(record)
+        _note_gate(watch.decider, record)
+        if isinstance(record.body, TERMINALS):
+            self.policy.settle()
+        if self._after is not None:
+            await self._after(record)
+
+    async def _attend(self, working: asyncio.Task[T], shown: asyncio.Task[None]) -> T:
+        stuck = self._watch.decider.stuck
+        wish = asyncio.create_task(self._wishes.get())
+        try:
+            while True:
+                waiting: set[asyncio.Future[Any]] = {working, shown, stuck, wish, *self._cancels}
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if working.done():
+                    return working.result()
+                if shown.done():
+                    shown.result()
+                for task in [task for task in self._cancels if task.done()]:
+                    self._cancels.discard(task)
+                    task.result()
+                if wish.done():
+                    if self._obey(wish.result()):
+                        raise DetachedError("left before the end; the agent goes on under its shim")
+                    wish = asyncio.create_task(self._wishes.get())
+                if stuck.done():
+                    raise waiting_error(self._watch.session.id, stuck.result())
+        finally:
+            wish.cancel()
+
+    def _obey(self, wish: Wish) -> bool:
+        """True when the command is to leave."""
+        if wish is Wish.GO_ON:
+            self._watch.screen.hang_up()
+            self._watch.decider.hang_up()
+        elif wish is Wish.CANCEL:
+            self._watch.screen.note("cancelling; Ctrl-C again leaves the agent at work")
+            self._cancels.add(asyncio.create_task(self._cancel()))
+        return wish is Wish.DETACH
+
+    async def _cancel(self) -> None:
+        result = await self._watch.session.cancel(turn=self._watch.turn)
+        if result.result == "too_late":
+            self.policy.settle()
+        # Else it is settled when the turn's end is seen: until then a second Ctrl-C means "leave".
+
+
+def waiting_error(session: str, question: OpenQuestion) -> WaitingForAnswerError:
+    """What a command says that ends because a question is open."""
+    from shlex import quote
+
+    names = "|".join(choice.id for choice in question.choices) or "TEXT"
+    command = f"outlast answer {quote(session)} {quote(question.gate)} {names}"
+    return WaitingForAnswerError(
+        f"the agent waits for an answer: {first_line(visible(question.question))}",
+        hint=f"answer with `{command}`, then `outlast resume {quote(session)}`",
+        session_id=session,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """How a followed session is shown, and from which record on."""
+
+    approve: Approve
+    presenter: Presenter
+    screen: Screen
+    after: int
+
+
+def attendance_of(session: Session, showing: Showing, *, turn: str | None = None) -> Attendance:
+    """Attend to a session with the person, the rules and the streams of this command."""
+
+    async def answer(gate: str, choice: str, by: str) -> None:
+        await session.answer(gate, choice, by=by)
+
+    ask = can_ask() and not showing.screen.as_json
+    decider = Decider(answer, showing.approve, showing.screen, ask=ask)
+    return Attendance(Watch(session, showing.presenter, decider, showing.screen, turn=turn), showing.after)

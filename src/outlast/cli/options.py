@@ -1,0 +1,87 @@
+"""Options and arguments that several commands share, each said once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from outlast.errors import InputError, UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(help_text: str = "Print JSON (docs/cli.md names the fields).") -> Callable[[F], F]:
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def session_argument(command: F) -> F:
+    return click.argument("session", metavar="ID")(command)
+
+
+def turn_argument(command: F) -> F:
+    return click.argument("turn", metavar="[TURN]", required=False)(command)
+
+
+def prompt_argument(command: F) -> F:
+    return click.argument("prompt", metavar="PROMPT|-")(command)
+
+
+def read_prompt(prompt: str) -> str:
+    """The prompt's text, every character as it was given; `-` reads standard input to its end.
+
+    Raises InputError for bytes that are not UTF-8 and UsageError for an empty prompt.
+    """
+    if prompt == "-":
+        text = _decode_stdin(click.get_binary_stream("stdin").read())
+    else:
+        text = _decode_argument(prompt)
+    if not text:
+        raise UsageError("the prompt is empty", hint="give some text, or `-` to read it from standard input")
+    return text
+
+
+def _decode_stdin(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"standard input is not valid UTF-8: byte {error.start} is 0x{data[error.start]:02x}",
+            hint="convert it first, for instance with iconv",
+        ) from None
+
+
+def _decode_argument(text: str) -> str:
+    # The interpreter keeps undecodable bytes of an argument as lone surrogates: give them back and look.
+    data = os.fsencode(text) if any("\udc80" <= c <= "\udcff" for c in text) else None
+    if data is None:
+        return text
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"the prompt is not valid UTF-8: byte {error.start} is 0x{data[error.start]:02x}",
+            hint="convert it first, for instance with iconv",
+        ) from None
+
+
+def workspace_option(help_text: str) -> Callable[[F], F]:
+    return click.option("--workspace", metavar="DIR", default=None, help=help_text)
+
+
+def real_workspace(folder: str | None) -> str:
+    """The real path of the folder to work in, the current one by default. Raises UsageError."""
+    path = os.path.realpath(folder or ".")
+    if not os.path.isdir(path):  # noqa: PTH112 - the path may hold surrogates; a string is what is stored
+        raise UsageError(
+            f"there is no folder {path}", hint="--workspace names the folder that the agent works in"
+        )
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(
+            f"the path of the folder {path!r} is not valid UTF-8, so it cannot be stored"
+        ) from None
+    return path

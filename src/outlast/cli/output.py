@@ -1,0 +1,115 @@
+"""Writing to people and to pipes, either of which may go away in the middle."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+import msgspec
+
+_GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
+"""The reader closed the pipe, or the terminal hung up."""
+
+_DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+
+_VISIBLE: dict[int, str | None] = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_VISIBLE.update({ord("\n"): "\n", ord("\t"): "\t", ord("\r"): None})
+
+
+def visible(text: str) -> str:
+    """The text with control characters shown, not obeyed: what an agent prints must not be able to move
+    the cursor, retitle the terminal or forge a question."""
+    return text.translate(_VISIBLE)
+
+
+class Channel:
+    """One output stream. It falls silent for good, without an error, when its reader has gone."""
+
+    def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
+        self._stream = stream
+        self.is_terminal = _is_terminal(stream)
+        self.coloured = self.is_terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self.gone = False
+        self.at_line_start = True
+
+    def write(self, text: str) -> None:
+        if self.gone or not text:
+            return
+        try:
+            self._stream.write(self._encodable(text))
+            self._stream.flush()
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno not in _GONE:
+                raise
+            self.leave()
+            return
+        self.at_line_start = text.endswith("\n")
+
+    def line(self, text: str = "") -> None:
+        """A line of its own, whatever was written before."""
+        self.write(f"{'' if self.at_line_start else chr(10)}{text}\n")
+
+    def dim(self, text: str) -> str:
+        return f"{_DIM}{text}{_PLAIN}" if self.coloured else text
+
+    def bold(self, text: str) -> str:
+        return f"{_BOLD}{text}{_PLAIN}" if self.coloured else text
+
+    def leave(self) -> None:
+        """Write nothing more. The descriptor is pointed at nothing, so that what is still buffered goes
+        nowhere instead of failing at exit."""
+        if self.gone:
+            return
+        self.gone = True
+        try:
+            descriptor = self._stream.fileno()
+        except (OSError, ValueError):
+            return
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+
+    def _encodable(self, text: str) -> str:
+        encoding = self._stream.encoding or "utf-8"
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+class Screen:
+    """Standard output and standard error of one invocation. Results go to the first; progress, questions
+    and advice to the second, so that a pipe holds results only."""
+
+    def __init__(self, environ: Mapping[str, str], *, as_json: bool = False) -> None:
+        self.out = Channel(sys.stdout, environ)
+        self.err = Channel(sys.stderr, environ)
+        self.as_json = as_json
+
+    def json_line(self, value: object) -> None:
+        self.out.write(msgspec.json.encode(value).decode("utf-8") + "\n")
+
+    def err_json_line(self, value: object) -> None:
+        self.err.line(msgspec.json.encode(value).decode("utf-8"))
+
+    def note(self, text: str) -> None:
+        """One line of progress or advice; with `--json` a JSON line, so that all of stderr can be parsed."""
+        if self.as_json:
+            self.err_json_line({"notice": text})
+            return
+        if self.out.is_terminal and self.err.is_terminal and not self.out.at_line_start:
+            self.out.write("\n")
+        self.err.line(text)
+
+    def hang_up(self) -> None:
+        """The terminal is gone: what goes to it falls silent, files and pipes are still written."""
+        for channel in (self.out, self.err):
+            if channel.is_terminal:
+                channel.leave()
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False

@@ -1,0 +1,41 @@
+"""`outlast plan`: what a restore would do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from outlast.cli.contact import open_runtime
+from outlast.cli.options import json_option, session_argument
+from outlast.cli.output import Screen, visible
+from outlast.cli.stored import loaded_config
+
+if TYPE_CHECKING:
+    from outlast.config import Config
+    from outlast.restore.plan import RestorePlan
+
+
+@click.command("plan")
+@session_argument
+@json_option()
+def plan_command(session: str, as_json: bool) -> None:
+    """Show what a restore of the session would do now, and why.
+
+    It looks and changes nothing: no lease is taken, no agent is touched. Given the same facts,
+    `outlast resume` does exactly this.
+    """
+    screen = Screen(os.environ, as_json=as_json)
+    plan = asyncio.run(_plan(loaded_config(screen), session))
+    if as_json:
+        screen.json_line(plan.to_json())
+        return
+    for line in plan.lines():
+        screen.out.line(visible(line))
+
+
+async def _plan(config: Config, name: str) -> RestorePlan:
+    async with open_runtime(config) as runtime:
+        return await runtime.plan_restore(await runtime.store.find(name))

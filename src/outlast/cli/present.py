@@ -1,0 +1,139 @@
+"""Showing a followed session: as JSON lines, or as text for people. Same calls, two faces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from outlast.cli.output import Screen, visible
+from outlast.cli.shapes import AcceptedLine, WayBackLine
+from outlast.cli.text import LiveText, Takeovers, pieces_of
+from outlast.records.envelope import Record
+from outlast.records.public import public_line
+from outlast.records.types import InputJoined
+
+if TYPE_CHECKING:
+    from outlast.runtime.handles import Delta
+    from outlast.runtime.outcome import Outcome
+
+
+class Presenter(Protocol):
+    """What happens in a session, in the order in which it is durable."""
+
+    def accepted(self, session: str, turn: str) -> None: ...
+
+    def record(self, record: Record) -> None: ...
+
+    def delta(self, delta: Delta) -> None: ...
+
+    def outcome(self, outcome: Outcome) -> None: ...
+
+    def way_back(self, session: str) -> None:
+        """How to come back to the session, at every exit."""
+        ...
+
+
+class JsonPresenter:
+    """The lines of `run --json`. Records that come before the first turn line are kept until it is
+    printed: it is the first line, always."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._early: list[Record] | None = []
+
+    def accepted(self, session: str, turn: str) -> None:
+        self._screen.json_line(AcceptedLine(session, turn))
+        early, self._early = self._early, None
+        for record in early or ():
+            self.record(record)
+
+    def record(self, record: Record) -> None:
+        if not record.public:
+            return
+        if self._early is not None:
+            self._early.append(record)
+        else:
+            self._screen.out.write(public_line(record).decode("utf-8") + "\n")
+
+    def delta(self, delta: Delta) -> None:
+        """Not durable, so not shown."""
+
+    def outcome(self, outcome: Outcome) -> None:
+        from outlast.runtime.outcome import to_json
+
+        self._screen.json_line(to_json(outcome))
+
+    def way_back(self, session: str) -> None:
+        self._screen.err_json_line(WayBackLine(session, way_back_command(session)))
+
+
+class TextPresenter:
+    """The agent's words on standard output as they come, everything else on standard error."""
+
+    def __init__(self, screen: Screen, *, only_turn: str | None = None) -> None:
+        self._screen = screen
+        self._live = LiveText()
+        self._takeovers = Takeovers()
+        self.only_turn = only_turn
+        """The turn whose words are the result; the words of others are not shown."""
+
+    def accepted(self, session: str, turn: str) -> None:
+        """Nothing to see: the words follow."""
+
+    def record(self, record: Record) -> None:
+        line = self._takeovers.see(record)
+        if line is not None:
+            self._note(line)
+        self._follow_join(record)
+        if self._foreign(record):
+            return
+        for piece in pieces_of(record, self._live):
+            if piece.style == "text":
+                self._words(piece.text)
+            elif piece.style == "end":
+                self._end_words()
+            else:
+                self._end_words()
+                self._note(piece.text, dim=piece.style == "dim")
+
+    def delta(self, delta: Delta) -> None:
+        if self._screen.out.is_terminal and self.only_turn in (None, delta.turn):
+            self._words(self._live.delta(delta.text))
+
+    def outcome(self, outcome: Outcome) -> None:
+        self._end_words()
+        if outcome.outcome == "failed" and outcome.receipt is None:
+            self._note("the turn failed")
+        elif outcome.outcome == "cancelled":
+            self._note("cancelled; the queue is held")
+
+    def way_back(self, session: str) -> None:
+        self._end_words()
+        self._note(f"to come back: {way_back_command(session)}", dim=True)
+
+    def _follow_join(self, record: Record) -> None:
+        """An input that joined a running turn has that turn's words as its result."""
+        joined = isinstance(record.body, InputJoined) and record.body.request_id == self.only_turn
+        if joined and record.turn is not None:
+            self.only_turn = record.turn
+
+    def _foreign(self, record: Record) -> bool:
+        return self.only_turn is not None and record.turn not in (None, self.only_turn)
+
+    def _words(self, text: str) -> None:
+        out = self._screen.out
+        out.write(visible(text) if out.is_terminal else text)
+
+    def _end_words(self) -> None:
+        if not self._screen.out.at_line_start:
+            self._screen.out.write("\n")
+
+    def _note(self, text: str, *, dim: bool = False) -> None:
+        shown = visible(text)
+        self._screen.note(self._screen.err.dim(shown) if dim else shown)
+
+
+def way_back_command(session: str) -> str:
+    """The command line that restores the session, ready to be pasted."""
+    from shlex import quote
+
+    return f"outlast resume {quote(session)}"

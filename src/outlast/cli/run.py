@@ -1,0 +1,203 @@
+"""`outlast run`: give an agent a prompt and follow it to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from outlast.cli.contact import open_runtime
+from outlast.cli.exits import exit_of_outcome
+from outlast.cli.failures import DetachedError, WaitingForAnswerError
+from outlast.cli.gates import Approve
+from outlast.cli.options import json_option, prompt_argument, read_prompt, real_workspace, workspace_option
+from outlast.cli.output import Screen
+from outlast.cli.stored import tell_notices
+from outlast.errors import AgentNotFoundError, SessionNotFoundError, UsageError
+from outlast.ids import derived_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from outlast.agents.contract import Agent
+    from outlast.cli.following import Showing
+    from outlast.config import Config
+    from outlast.runtime.handles import Session, Turn
+    from outlast.runtime.outcome import Outcome
+    from outlast.runtime.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the command line asks for."""
+
+    text: str
+    agent: str | None
+    session: str | None
+    continues: bool
+    workspace: str
+    key: str | None
+    approve: Approve
+    as_json: bool
+
+
+@click.command("run")
+@click.option("-a", "--agent", metavar="NAME", help="The agent; needed where more than one is here.")
+@click.option("--session", metavar="ID", help="Go on with this session; a new label starts one.")
+@click.option(
+    "-c", "--continue", "continues", is_flag=True, help="Go on with the newest session of the folder."
+)
+@workspace_option("The folder that the agent works in (default: the current one).")
+@click.option(
+    "--key", metavar="ID", help="The request's own id: the same key is the same turn, however often sent."
+)
+@click.option(
+    "--approve",
+    type=click.Choice(["ask", "never", "all"]),
+    default="ask",
+    help="How permissions are decided: by you, refused once each, or allowed once each.",
+)
+@json_option("Print JSON lines: the ids, every record, the outcome.")
+@prompt_argument
+def run_command(  # noqa: PLR0913 - click passes each option by name
+    *,
+    agent: str | None,
+    session: str | None,
+    continues: bool,
+    workspace: str | None,
+    key: str | None,
+    approve: Approve,
+    as_json: bool,
+    prompt: str,
+) -> int:
+    """Give an agent a prompt and follow it to the end.
+
+    PROMPT is one argument; `-` reads it from standard input, and one that begins with a dash goes after
+    `--`. The session outlives this command, its terminal and its machine: the last line says how to come
+    back. Ctrl-C cancels the turn, a second one leaves the agent at work.
+    """
+    if continues and session is not None:
+        raise UsageError("--continue and --session name two sessions", hint="give one of them")
+    request = RunRequest(
+        text=read_prompt(prompt),
+        agent=agent,
+        session=session,
+        continues=continues,
+        workspace=real_workspace(workspace),
+        key=key,
+        approve=approve,
+        as_json=as_json,
+    )
+    from outlast.cli.asking_trust import settled_config
+
+    screen = Screen(os.environ, as_json=as_json)
+    config = settled_config(os.environ, request.workspace, screen)
+    tell_notices(config, screen)
+    return asyncio.run(_run(request, config, screen))
+
+
+async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
+    from outlast.cli.following import Showing
+    from outlast.cli.present import JsonPresenter, TextPresenter
+
+    agents = config.agents()
+    async with open_runtime(config, request.approve) as runtime:
+        name = await _session_name(request, runtime)
+        agent = await _agent_name(request, runtime, agents, name)
+        session = runtime.session(name, workspace=request.workspace)
+        after = (await runtime.store.tip(session.id)).seq
+        turn = await session.send(request.text, agent=agent, key=request.key, actor="cli")
+        presenter = JsonPresenter(screen) if request.as_json else TextPresenter(screen, only_turn=turn.id)
+        presenter.accepted(session.id, turn.id)
+        try:
+            return await _attend(runtime, session, turn, Showing(request.approve, presenter, screen, after))
+        finally:
+            presenter.way_back(session.id)
+
+
+async def _attend(runtime: Runtime, session: Session, turn: Turn, showing: Showing) -> int:
+    """Follow the turn to its end, then let the queue drain if this process owns the session."""
+    from outlast.cli.following import attendance_of
+
+    attendance = attendance_of(session, showing, turn=turn.id)
+    ended: list[Outcome] = []
+
+    async def to_the_end() -> None:
+        outcome = await turn.result()
+        await attendance.progress.reached((await runtime.store.tip(session.id)).seq)
+        showing.presenter.outcome(outcome)
+        ended.append(outcome)
+        attendance.policy.cancels = False  # what is left in the queue is not this command's
+        await leave_idle(runtime, session)
+
+    try:
+        await attendance.attend(to_the_end())
+    except (DetachedError, WaitingForAnswerError):
+        if not ended:
+            raise
+    return exit_of_outcome(ended[-1].outcome)
+
+
+async def leave_idle(runtime: Runtime, session: Session) -> None:
+    """If this process owns the session: let the queue drain, end the agent, verified, and give the lease
+    back."""
+    if runtime.actor(session.id) is not None:
+        await session.quiet()
+        await session.finish()
+
+
+async def _session_name(request: RunRequest, runtime: Runtime) -> str | None:
+    """The session that is meant; None for a new one. Raises SessionNotFoundError, AmbiguousIdError."""
+    from outlast.store.contract import CatalogQuery
+
+    store = runtime.store
+    if request.continues:
+        newest = await store.list(CatalogQuery(workspace=request.workspace, limit=1))
+        if not newest:
+            raise SessionNotFoundError(
+                f"there is no session in {request.workspace} to continue",
+                hint="leave --continue out to begin one",
+            )
+        return newest[0].entry.session
+    if request.session is not None:
+        try:
+            return await store.find(request.session)
+        except SessionNotFoundError:
+            return request.session  # its first input creates it
+    if request.key is not None:
+        return derived_id(store.store_id, request.key)
+    return None
+
+
+async def _agent_name(
+    request: RunRequest, runtime: Runtime, known: Mapping[str, Agent], session: str | None
+) -> str | None:
+    """The agent to begin a session with; None where the session has one. Raises UsageError listing the
+    agents, AgentNotFoundError."""
+    if request.agent is not None:
+        if request.agent not in known:
+            raise AgentNotFoundError(f"there is no agent {request.agent!r}", hint=_agents_hint(known))
+        return request.agent
+    if session is not None and await _exists(runtime, session):
+        return None
+    if len(known) == 1:
+        return next(iter(known))
+    if not known:
+        raise UsageError("no agent is configured or installed", hint=_agents_hint(known))
+    raise UsageError("several agents are here", hint=f"choose one with --agent: {', '.join(sorted(known))}")
+
+
+def _agents_hint(known: Mapping[str, Agent]) -> str:
+    if known:
+        return f"there are: {', '.join(sorted(known))}"
+    return "install `outlast[codex]`, or describe an agent in the configuration (docs/configuration.md)"
+
+
+async def _exists(runtime: Runtime, session: str) -> bool:
+    try:
+        return await runtime.store.find(session) == session
+    except SessionNotFoundError:
+        return False

@@ -1,0 +1,67 @@
+"""`outlast send`: queue a prompt, from any process; owns nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from outlast.cli.contact import open_client
+from outlast.cli.options import json_option, prompt_argument, read_prompt, session_argument
+from outlast.cli.output import Screen
+from outlast.cli.shapes import AcceptedLine
+from outlast.cli.stored import loaded_config
+from outlast.cli.text import short
+
+if TYPE_CHECKING:
+    from outlast.config import Config
+
+WhenBusy = Literal["queue", "steer", "reject"]
+
+
+@click.command("send")
+@click.option(
+    "--key", metavar="ID", help="The request's own id: the same key is the same turn, however often sent."
+)
+@click.option(
+    "--when-busy",
+    type=click.Choice(["queue", "steer", "reject"]),
+    default="queue",
+    help="While a turn runs: wait in the queue, join the turn where the agent can, or be refused.",
+)
+@json_option()
+@session_argument
+@prompt_argument
+def send_command(session: str, prompt: str, key: str | None, when_busy: WhenBusy, as_json: bool) -> None:
+    """Queue a prompt for a session.
+
+    It is durable when the command ends, whoever owns the session now; if nobody does, `outlast resume` runs
+    it. PROMPT is one argument; `-` reads it from standard input.
+    """
+    text = read_prompt(prompt)
+    screen = Screen(os.environ, as_json=as_json)
+    asyncio.run(_send(loaded_config(screen), screen, session, Input(text, key, when_busy)))
+
+
+class Input:
+    """What is sent, and how."""
+
+    def __init__(self, text: str, key: str | None, when_busy: WhenBusy) -> None:
+        self.text = text
+        self.key = key
+        self.when_busy = when_busy
+
+
+async def _send(config: Config, screen: Screen, name: str, given: Input) -> None:
+    async with open_client(config) as client:
+        session = client.session(await client.store.find(name))
+        turn = await session.send(given.text, key=given.key, when_busy=given.when_busy, actor="cli")
+        owned = await client.store.holder(session.id) is not None
+    if screen.as_json:
+        screen.json_line(AcceptedLine(session.id, turn.id))
+    else:
+        screen.out.line(f"queued as turn {short(turn.id)} of session {session.id}")
+    if not owned:
+        screen.note(f"nobody runs this session now: outlast resume {session.id}")

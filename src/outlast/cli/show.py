@@ -1,0 +1,100 @@
+"""`outlast show`: one session as it is now."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from outlast.cli.contact import open_client
+from outlast.cli.options import json_option, session_argument
+from outlast.cli.output import Screen, visible
+from outlast.cli.stored import loaded_config
+from outlast.cli.text import first_line, short
+from outlast.cli.times import clock_time, local_time
+
+if TYPE_CHECKING:
+    from outlast.config import Config
+    from outlast.runtime.view import View
+    from outlast.state.summaries import Restore
+
+
+@click.command("show")
+@session_argument
+@json_option()
+def show_command(session: str, as_json: bool) -> None:
+    """Show one session: turns, queue, open questions, the agent's own sessions, restores.
+
+    A line is drawn where a new process took the session over.
+    """
+    screen = Screen(os.environ, as_json=as_json)
+    view = asyncio.run(_view(loaded_config(screen), session))
+    if as_json:
+        screen.json_line(view.to_json())
+        return
+    for line in view_lines(view):
+        screen.out.line(visible(line))
+
+
+async def _view(config: Config, name: str) -> View:
+    async with open_client(config) as client:
+        return await client.session(await client.store.find(name)).view()
+
+
+def view_lines(view: View) -> Iterator[str]:
+    """The session for people."""
+    yield from _head(view)
+    yield from _turns(view)
+    if view.queue:
+        yield "queue"
+        yield from (f"  {short(q.request_id)}  {first_line(q.input)}" for q in view.queue)
+    if view.gates:
+        yield "waiting for an answer"
+        for gate in view.gates:
+            names = ", ".join(choice.id for choice in gate.choices)
+            yield f"  {gate.id}  {first_line(gate.question)} ({names})"
+    if view.agent_sessions:
+        yield "the agent's own sessions"
+        for s in view.agent_sessions:
+            yield f"  {s.provider} {s.provider_session}{'' if s.confirmed else ' (not confirmed)'}"
+
+
+def _head(view: View) -> Iterator[str]:
+    from outlast.state.listing import status_of
+
+    entry, owner = view.row.entry, view.row.owner
+    yield f"{entry.session}  {first_line(entry.title)}"
+    yield f"  {status_of(view.row)}, agent {entry.agent}, in {entry.workspace}"
+    yield f"  begun {local_time(entry.created_at)}, last active {local_time(entry.last_activity_at)}"
+    yield f"  owned by {owner.label}, epoch {owner.epoch}" if owner else "  nobody owns it now"
+
+
+def _turns(view: View) -> Iterator[str]:
+    """Turns in order, and between them the lines where a new process took over."""
+    restores = iter(view.restores)
+    restore = next(restores, None)
+    if view.turns or restore:
+        yield "turns"
+    for turn in view.turns:
+        while restore is not None and turn.started_at is not None and restore.started_at < turn.started_at:
+            yield _takeover(restore)
+            restore = next(restores, None)
+        if turn.outcome == "queued":
+            continue
+        attempts = f", {turn.attempts} attempts" if turn.attempts > 1 else ""
+        yield f"  {turn.index or '-':>3}  {turn.outcome:<11} {short(turn.turn)}{attempts}  {first_line(turn.input)}"
+    while restore is not None:
+        yield _takeover(restore)
+        restore = next(restores, None)
+
+
+def _takeover(restore: Restore) -> str:
+    steps = f"{restore.from_seq} steps from the journal"
+    did = {"done": f"{len(restore.actions)} ran", "running": "under way", "cut": "cut off"}
+    what = did.get(restore.outcome, f"failed: {restore.error}")
+    return (
+        f"  ── {restore.holder}, epoch {restore.epoch}, {clock_time(restore.started_at)}: {steps}, {what} ──"
+    )

@@ -1,0 +1,63 @@
+"""What a signal means to a command that follows a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Wish(Enum):
+    """What the user wants by a signal."""
+
+    CANCEL = "cancel"
+    """Cancel the turn; the queue is held."""
+    DETACH = "detach"
+    """Leave; the agent goes on under its shim."""
+    GO_ON = "go on"
+    """The terminal is gone; the work is not."""
+
+
+@dataclass(slots=True)
+class SignalPolicy:
+    """Ctrl-C once cancels, again before the cancel is settled detaches; SIGTERM detaches; a hang-up is no
+    reason to stop."""
+
+    cancelling: bool = False
+    cancels: bool = True
+    """False where the work that is left is other people's: then Ctrl-C leaves it alone."""
+
+    def wish(self, number: int) -> Wish:
+        if number == signal.SIGHUP:
+            return Wish.GO_ON
+        if number == signal.SIGTERM or self.cancelling or not self.cancels:
+            return Wish.DETACH
+        self.cancelling = True
+        return Wish.CANCEL
+
+    def settle(self) -> None:
+        """The cancel has had its effect, or came too late."""
+        self.cancelling = False
+
+
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def listening(handler: Callable[[int], None]) -> Iterator[None]:
+    """Call `handler` in the running loop for each signal, until the block is left. SIGHUP stays ignored
+    where the parent had it ignored (nohup)."""
+    loop = asyncio.get_running_loop()
+    inherited = {number: signal.getsignal(number) for number in HANDLED}
+    taken = [number for number in HANDLED if inherited[number] is not signal.SIG_IGN]
+    for number in taken:
+        loop.add_signal_handler(number, handler, number)
+    try:
+        yield
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)
+            signal.signal(number, inherited[number])

@@ -1,0 +1,245 @@
+"""What a person sees of a session's records: pure, no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from outlast.cli.gates import OpenQuestion
+from outlast.cli.times import clock_time
+from outlast.records.envelope import Record
+from outlast.records.types import (
+    AgentEventRecorded,
+    Body,
+    CallObserved,
+    Fence,
+    GateResolved,
+    InputReturned,
+    Receipt,
+    ReplyInterrupted,
+    RestoreDone,
+    RestoreErrored,
+    RestoreStarted,
+    TurnAttached,
+    TurnFailed,
+    TurnInterrupted,
+    TurnParked,
+    TurnRetried,
+)
+
+Style = Literal["text", "end", "dim", "notice"]
+TOOL_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Something to show. `text` pieces continue each other up to an `end`, the others are lines of their
+    own."""
+
+    style: Style
+    text: str = ""
+
+
+class LiveText:
+    """Joins text that is still being written with the durable record of it, so that nothing is shown
+    twice and nothing is left out."""
+
+    def __init__(self) -> None:
+        self._ahead = ""
+
+    def delta(self, text: str) -> str:
+        """What to show of text that is not durable yet."""
+        self._ahead += text
+        return text
+
+    def durable(self, text: str) -> str:
+        """What to show of a durable message beyond what was already shown of it. A record separates the
+        messages that it merges by newlines, which no delta carried."""
+        shown, at = self._ahead, 0
+        for position, character in enumerate(text):
+            if at == len(shown):
+                self._ahead = ""
+                return text[position:]
+            if character == shown[at]:
+                at += 1
+            elif character != "\n":
+                self._ahead = ""
+                return "\n" + text
+        self._ahead = shown[at:]
+        return ""
+
+    @property
+    def pending(self) -> bool:
+        """Something was shown whose record is still to come."""
+        return bool(self._ahead)
+
+    def drop(self) -> None:
+        """The reply ended without a record of what was shown last."""
+        self._ahead = ""
+
+
+def pieces_of(record: Record, live: LiveText) -> Iterator[Piece]:
+    """What a record shows while a session is followed."""
+    body = record.body
+    if isinstance(body, AgentEventRecorded):
+        if body.kind == "message":
+            yield Piece("text", live.durable(body.text))
+            if not body.more and not live.pending:
+                yield Piece("end")
+        elif body.kind == "plan" and body.text:
+            yield Piece("dim", first_line(body.text))
+        return
+    line = describe(record)
+    if line is not None:
+        live.drop()
+        yield line
+
+
+def describe(record: Record) -> Piece | None:
+    """One line about a record that a person wants to know of, or None."""
+    rule = _DESCRIBED.get(type(record.body))
+    return None if rule is None else rule(record, record.body)
+
+
+def _call(record: Record, body: CallObserved) -> Piece:
+    return Piece("dim", tool_line(body))
+
+
+def _attached(record: Record, body: TurnAttached) -> Piece:
+    return Piece("notice", f"turn {short(record.turn)} goes on: its agent lives and was never interrupted")
+
+
+def _retried(record: Record, body: TurnRetried) -> Piece:
+    return Piece("notice", f"turn {short(record.turn)} {_RETRIED[body.mode]} (by {body.by})")
+
+
+def _returned(record: Record, body: InputReturned) -> Piece:
+    return Piece("notice", f"input {short(body.request_id)} is back in its place: {body.evidence}")
+
+
+def _failed(record: Record, body: TurnFailed) -> Piece:
+    return Piece("notice", f"turn {short(record.turn)} failed: {receipt_line(body.receipt)}")
+
+
+def _interrupted(record: Record, body: TurnInterrupted) -> Piece:
+    evidence = f": {body.evidence}" if body.evidence else ""
+    return Piece("notice", f"turn {short(record.turn)} interrupted ({body.reason}){evidence}")
+
+
+def _parked(record: Record, body: TurnParked) -> Piece:
+    detail = f": {body.detail}" if body.detail else ""
+    return Piece("notice", f"turn {short(record.turn)} parked ({body.reason}){detail}")
+
+
+def _cut(record: Record, body: ReplyInterrupted) -> Piece:
+    return Piece("dim", f"[cut off] {first_line(body.text)}")
+
+
+def _resolved(record: Record, body: GateResolved) -> Piece:
+    return Piece("dim", gate_line(body))
+
+
+def _errored(record: Record, body: RestoreErrored) -> Piece:
+    return Piece("notice", f"a restore failed ({body.kind}): {first_line(body.message)}")
+
+
+# Each rule takes its own body type; the key it stands under is the proof, which no type can state.
+_DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece]] = {
+    CallObserved: _call,
+    TurnAttached: _attached,
+    TurnRetried: _retried,
+    InputReturned: _returned,
+    TurnFailed: _failed,
+    TurnInterrupted: _interrupted,
+    TurnParked: _parked,
+    ReplyInterrupted: _cut,
+    GateResolved: _resolved,
+    RestoreErrored: _errored,
+}
+
+_RETRIED = {"again": "is sent again", "continue": "goes on"}
+
+
+def tool_line(body: CallObserved) -> str:
+    """`name input … status` in one line."""
+    mark = {"started": "…", "completed": "done", "failed": "failed"}[body.status]
+    shown = first_line(body.input if body.status == "started" else body.output, TOOL_WIDTH)
+    return " ".join(part for part in (f"[{body.name}]", mark, shown) if part)
+
+
+def gate_line(body: GateResolved) -> str:
+    answer = f" {body.answer}" if body.answer else ""
+    by = f" by {body.by}" if body.by else ""
+    return f"question {short(body.gate)} {body.reason}{answer}{by}"
+
+
+def question_lines(question: OpenQuestion) -> list[str]:
+    """A gate as a person is asked it."""
+    who = f"{question.requested_by} asks" if question.requested_by else "the agent asks"
+    lines = [f"{who} ({question.kind} {short(question.gate)}):"]
+    lines += [f"  {line}" for line in question.question.splitlines() or [""]]
+    return lines + [f"  {number}  {choice.label}" for number, choice in enumerate(question.choices, 1)]
+
+
+def receipt_line(receipt: Receipt) -> str:
+    """Phase, code and cause of a failed attempt."""
+    error = receipt.error
+    how = f" by signal {error.signal}" if error.signal is not None else ""
+    if error.exit_status is not None:
+        how = f" with status {error.exit_status}"
+    message = f": {first_line(error.message, 300)}" if error.message else ""
+    return f"{error.code}{how} in {receipt.failed_phase}{message}"
+
+
+class Takeovers:
+    """Draws the line where a new process took a session over."""
+
+    def __init__(self) -> None:
+        self._fence: tuple[Record, Fence] | None = None
+        self._from_seq: int | None = None
+
+    def see(self, record: Record) -> str | None:
+        """The line to draw at this record, if any."""
+        body = record.body
+        if isinstance(body, Fence):
+            self._fence, self._from_seq = (record, body), None
+        elif isinstance(body, RestoreStarted):
+            self._from_seq = body.from_seq
+        elif isinstance(body, RestoreDone) and self._fence is not None:
+            at, fence = self._fence
+            self._fence = None
+            did = f"{len(body.actions)} ran" if body.actions else "nothing to mend"
+            count = self._from_seq if self._from_seq is not None else at.seq - 1
+            return f"── {fence.holder}, epoch {fence.epoch}, {clock_time(at.at)}: {count} steps from the journal, {did} ──"
+        return None
+
+
+def first_line(text: str, width: int = 160) -> str:
+    """The first line that says something, cut to `width`."""
+    line = next((stripped for raw in text.splitlines() if (stripped := raw.strip())), "")
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def short(id_: str | None) -> str:
+    """An id as people read it: UUIDs by the part that tells recent ones apart."""
+    if id_ is None:
+        return "?"
+    return id_[:13] if len(id_) == 36 and id_.count("-") == 4 else id_
+
+
+def record_summary(record: Record) -> str:
+    """A line on any record: what `describe` says, else its short fields."""
+    body = record.body
+    if isinstance(body, AgentEventRecorded):
+        return f"{body.kind}: {body.text}"
+    piece = describe(record)
+    if piece is not None:
+        return piece.text
+    fields = {name: getattr(body, name) for name in body.__struct_fields__}
+    shown = {
+        name: value
+        for name, value in fields.items()
+        if isinstance(value, str | int) and value not in ("", None)
+    }
+    return " ".join(f"{name}={value}" for name, value in shown.items())

@@ -1,0 +1,111 @@
+"""`outlast wait`: until a session has nothing left to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from outlast.cli.contact import open_client
+from outlast.cli.exits import Exit, exit_of_outcome
+from outlast.cli.failures import NobodyRunsItError
+from outlast.cli.options import json_option, session_argument
+from outlast.cli.output import Screen, visible
+from outlast.cli.stored import loaded_config
+from outlast.errors import SessionNotFoundError
+
+if TYPE_CHECKING:
+    from outlast.config import Config
+    from outlast.runtime.client import Client
+    from outlast.runtime.handles import Session
+    from outlast.runtime.outcome import Outcome
+    from outlast.store.contract import Listed
+
+LOOK_AGAIN = 1.0
+"""Seconds after which a waiting command looks again whether the session still has an owner."""
+PATIENCE = 3
+"""Looks in a row without an owner before it counts as gone: an owner may just be changing."""
+
+
+@click.command("wait")
+@session_argument
+@json_option("Print the last turn's outcome as JSON.")
+def wait_command(session: str, as_json: bool) -> int:
+    """Wait until a session has nothing left to do, and exit by how its last turn ended.
+
+    Exits 6 when it waits for an answer, 1 when there is work left and nobody runs it.
+    """
+    screen = Screen(os.environ, as_json=as_json)
+    outcome = asyncio.run(_wait(loaded_config(screen), session))
+    if outcome is None:
+        return Exit.OK
+    if as_json:
+        from outlast.runtime.outcome import to_json
+
+        screen.json_line(to_json(outcome))
+    else:
+        reason = f": {outcome.reason}" if outcome.reason else ""
+        screen.note(visible(f"{outcome.outcome}{reason}"))
+    return exit_of_outcome(outcome.outcome)
+
+
+async def _wait(config: Config, name: str) -> Outcome | None:
+    """The newest turn's outcome; None for a session without turns."""
+    async with open_client(config) as client:
+        session = client.session(await client.store.find(name))
+        await _quiet(client, session)
+        view = await session.view()
+        turn = next((turn.turn for turn in reversed(view.turns) if turn.outcome != "queued"), None)
+        return None if turn is None else await session.outcome(turn)
+
+
+async def _quiet(client: Client, session: Session) -> None:
+    """Until nothing is left to do, or only a person can go on. Raises WaitingForAnswerError,
+    NobodyRunsItError. It looks at the catalog only: a long history is not read at every change."""
+    unowned = 0
+    with client.store.changes(session.id) as bell:
+        while True:
+            bell.clear()
+            row = await _row(client, session.id)
+            if row.entry.open_gates:
+                await _raise_waiting(session)
+            if not _busy(row):
+                return
+            unowned = 0 if row.owner else unowned + 1
+            if unowned >= PATIENCE:
+                raise NobodyRunsItError(
+                    f"session {session.id} has work left and nobody runs it",
+                    hint=f"outlast resume {session.id}",
+                    session_id=session.id,
+                )
+            with suppress(TimeoutError):
+                await asyncio.wait_for(bell.wait(), LOOK_AGAIN)
+
+
+async def _row(client: Client, session: str) -> Listed:
+    from outlast.store.contract import CatalogQuery
+
+    rows = await client.store.list(CatalogQuery(prefix=session))
+    found = next((row for row in rows if row.entry.session == session), None)
+    if found is None:
+        raise SessionNotFoundError(f"session {session} is gone", session_id=session)
+    return found
+
+
+async def _raise_waiting(session: Session) -> None:
+    """Raises WaitingForAnswerError unless the question has just been answered."""
+    from outlast.cli.following import waiting_error
+    from outlast.cli.gates import OpenQuestion
+
+    for gate in await session.gates():
+        raise waiting_error(session.id, OpenQuestion(gate.id, gate.kind, gate.question, gate.choices))
+
+
+def _busy(row: Listed) -> bool:
+    entry = row.entry
+    if entry.state == "parked":
+        return False
+    return entry.state in ("running", "waiting") or bool(entry.queued) or bool(row.pending)

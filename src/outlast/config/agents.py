@@ -1,0 +1,77 @@
+"""Settings to agents, and which agents are here without any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from outlast.agents import Codex, Command
+from outlast.config.settings import DURATIONS, AgentSettings
+from outlast.errors import AgentError, ConfigError
+
+if TYPE_CHECKING:
+    from outlast.agents.contract import Agent
+
+_COMMAND_ONLY = ("stdin", "require_nonce")
+
+
+def build_agents(settings: Mapping[str, AgentSettings], environ: Mapping[str, str]) -> dict[str, Agent]:
+    """Every configured agent, and those that work by name because they are installed. Raises ConfigError
+    naming the agent."""
+    agents = {name: build_agent(name, said) for name, said in settings.items()}
+    if "codex" not in agents and codex_is_here(environ):
+        agents["codex"] = Codex()
+    return agents
+
+
+def build_agent(name: str, said: AgentSettings) -> Agent:
+    """One agent. Raises ConfigError naming it."""
+    try:
+        return _BUILDERS[said.kind or ""](said)
+    except ConfigError as error:
+        raise ConfigError(f"agent {name}: {error.message}", hint=error.hint) from None
+
+
+def codex_is_here(environ: Mapping[str, str]) -> bool:
+    """Whether codex is on PATH or in the installed wheel."""
+    from outlast.agents.codex.binary import find_codex
+
+    try:
+        find_codex(None, environ)
+    except AgentError:
+        return False
+    return True
+
+
+def _command(said: AgentSettings) -> Agent:
+    if said.command is None:
+        raise ConfigError("it has no `command`", hint='for example command = ["python3", "agent.py"]')
+    own = {name: value for name in _COMMAND_ONLY if (value := getattr(said, name)) is not None}
+    return Command(said.command, **_shared(said), **own)
+
+
+def _codex(said: AgentSettings) -> Agent:
+    for name in _COMMAND_ONLY:
+        if getattr(said, name) is not None:
+            raise ConfigError(f"`{name}` is for agents of kind command")
+    binary = None
+    if said.command is not None:
+        if len(said.command) != 1:
+            raise ConfigError(
+                "`command` of a codex agent is the program alone", hint='for example ["/opt/codex"]'
+            )
+        binary = said.command[0]
+    return Codex(binary=binary, **_shared(said))
+
+
+def _shared(said: AgentSettings) -> dict[str, Any]:
+    """What is said, by the agents' own names; the rest is theirs to decide."""
+    shared: dict[str, Any] = {
+        name: value
+        for name in ("env", "model", "on_interrupt", "after_failure")
+        if (value := getattr(said, name)) is not None
+    }
+    return shared | {name: said.seconds(name) for name in DURATIONS if getattr(said, name) is not None}
+
+
+_BUILDERS: Mapping[str, Callable[[AgentSettings], Agent]] = {"command": _command, "codex": _codex}

@@ -1,0 +1,22 @@
+"""Durations as people write them: `90s`, `10m`, `1h30m`, `none`."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds; None for `none`. Raises ValueError that says how to write one.
+
+    A bare number is refused: nobody can see whether `10` means seconds or minutes.
+    """
+    bare = text.strip().lower()
+    if bare == "none":
+        return None
+    parts = _PART.findall(bare)
+    if not parts or "".join(number + unit for number, unit in parts) != bare:
+        raise ValueError(f"{text!r} is not a duration: write it like 90s, 10m, 1h30m or none")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)

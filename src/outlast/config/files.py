@@ -1,0 +1,92 @@
+"""Where configuration files are, and reading them: each once, as bytes, so that what was trusted is what is
+used."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from outlast.errors import ConfigError
+
+PROJECT_FILE = "outlast.toml"
+SIZE_LIMIT = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """One file as it was read: its real path, its bytes and their digest."""
+
+    path: Path
+    data: bytes
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    def parse(self) -> dict[str, object]:
+        """The document. Raises ConfigError with line and column."""
+        import tomllib
+
+        try:
+            return tomllib.loads(self.data.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{self.path} is not UTF-8: byte {error.start} is invalid") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{self.path} is not valid TOML: {error}") from None
+
+
+def read_user_file(environ: Mapping[str, str], home: Path | None) -> ConfigFile | None:
+    """The user's file, None where there is none.
+
+    `OUTLAST_CONFIG` names it; then it must be there. Else `$XDG_CONFIG_HOME/outlast/config.toml`, else
+    `~/.config/outlast/config.toml`; without a home there is no such file. Raises ConfigError.
+    """
+    named = environ.get("OUTLAST_CONFIG")
+    if named:
+        found = _read(Path(named))
+        if found is None:
+            raise ConfigError(f"OUTLAST_CONFIG names {named}, which is not there")
+        return found
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):  # the XDG specification: relative paths are invalid and ignored
+        if home is None:
+            return None
+        base = str(Path(home, ".config"))
+    return _read(Path(base, "outlast", "config.toml"))
+
+
+def read_project_file(workspace: str) -> ConfigFile | None:
+    """The nearest `outlast.toml` in the workspace or above it."""
+    folder = Path(os.path.realpath(workspace))
+    for candidate in (folder, *folder.parents):
+        try:
+            found = _read(candidate / PROJECT_FILE)
+        except ConfigError:
+            if candidate == folder:
+                raise
+            continue  # a folder above that is not ours to read says nothing about this workspace
+        if found is not None:
+            return found
+    return None
+
+
+def _read(path: Path) -> ConfigFile | None:
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            data = file.read(SIZE_LIMIT + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > SIZE_LIMIT:
+        raise ConfigError(f"{path} is larger than {SIZE_LIMIT} bytes")
+    return ConfigFile(Path(os.path.realpath(path.parent), path.name), data)

@@ -1,0 +1,177 @@
+"""One configuration out of all its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outlast.config.files import ConfigFile, read_project_file, read_user_file
+from outlast.config.settings import AgentSettings, FileSettings, decode_settings
+from outlast.config.trust import Trust, TrustState
+from outlast.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from outlast.agents.contract import Agent
+
+NEEDS_TRUST = frozenset(
+    {"kind", "command", "env", "stdin", "require_nonce", "isolate", "on_interrupt", "orphan_grace"}
+)
+"""Keys of an agent that say which program runs, what it gets to see, and what may be run twice or longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What the command line says of the configuration; None where it says nothing."""
+
+    store: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The folder's own file and whether it counts."""
+
+    file: ConfigFile
+    trust: TrustState
+    left_out: tuple[str, ...] = ()
+    """Keys that count only in a trusted folder."""
+    programs: tuple[str, ...] = ()
+    """The command lines that it names, for a person to look at."""
+    problem: str | None = None
+    """Why an untrusted file could not be read at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The merged configuration of one invocation."""
+
+    store_url: str
+    agent_settings: Mapping[str, AgentSettings]
+    environ: Mapping[str, str]
+    sources: tuple[Path, ...] = ()
+    project: Project | None = None
+    notices: tuple[str, ...] = ()
+    """One line each, for the user: what was left out, and why."""
+
+    def agents(self) -> dict[str, Agent]:
+        """Every agent that is configured or found here, by name. Raises ConfigError."""
+        from outlast.config.agents import build_agents
+
+        return build_agents(self.agent_settings, self.environ)
+
+
+def load_config(environ: Mapping[str, str], workspace: str, flags: Flags = Flags()) -> Config:
+    """The configuration that holds in `workspace`. Raises ConfigError, or UsageError where neither
+    a home nor `OUTLAST_STATE_DIR` says where state belongs."""
+    from outlast.store.url import default_url
+
+    user_file = read_user_file(environ, _home(environ))
+    user = FileSettings() if user_file is None else decode_settings(user_file.parse(), str(user_file.path))
+    project_file = read_project_file(workspace)
+    if project_file is not None and user_file is not None and project_file.path == user_file.path:
+        project_file = None
+    found, project = _project(project_file, environ)
+    store_url = (
+        flags.store or environ.get("OUTLAST_STORE") or found.store or user.store or default_url(environ)
+    )
+    return Config(
+        store_url=store_url,
+        agent_settings=_merge(user, found, project),
+        environ=environ,
+        sources=tuple(file.path for file in (user_file, project_file) if file is not None),
+        project=project,
+        notices=_notices(project),
+    )
+
+
+def _home(environ: Mapping[str, str]) -> Path | None:
+    from outlast.store.url import home
+
+    try:
+        return home(environ)
+    except UsageError:  # no home, no file in it; whatever needs one says so itself
+        return None
+
+
+def trust_of(environ: Mapping[str, str]) -> Trust:
+    """The user's trust decisions. Raises UsageError where there is no place for them."""
+    from outlast.store.url import state_dir
+
+    return Trust(state_dir(environ))
+
+
+def _project(file: ConfigFile | None, environ: Mapping[str, str]) -> tuple[FileSettings, Project | None]:
+    if file is None:
+        return FileSettings(), None
+    try:
+        state = trust_of(environ).look_up(file)
+    except UsageError:  # no home: nothing can have been trusted
+        state = TrustState.UNKNOWN
+    if state is TrustState.TRUSTED:
+        return decode_settings(file.parse(), str(file.path)), Project(file, state)
+    try:
+        said = decode_settings(file.parse(), str(file.path))
+    except ConfigError as error:
+        # A clone must not break every command in its folder either.
+        return FileSettings(), Project(file, state, problem=str(error))
+    return _harmless(said), Project(file, state, left_out=_left_out(said), programs=_programs(said))
+
+
+def _left_out(said: FileSettings) -> tuple[str, ...]:
+    keys = [f"agents.{name}.{key}" for name, agent in said.agents.items() for key in agent.says(NEEDS_TRUST)]
+    if said.store is not None:
+        keys.insert(0, "store")
+    if said.workspace is not None:
+        keys.append("workspace")
+    return tuple(keys)
+
+
+def _programs(said: FileSettings) -> tuple[str, ...]:
+    from shlex import join
+
+    return tuple(f"{name}: {join(agent.command)}" for name, agent in said.agents.items() if agent.command)
+
+
+def _harmless(said: FileSettings) -> FileSettings:
+    return FileSettings(agents={name: agent.without(NEEDS_TRUST) for name, agent in said.agents.items()})
+
+
+def _merge(user: FileSettings, project: FileSettings, about: Project | None) -> dict[str, AgentSettings]:
+    merged = dict(user.agents)
+    for name, agent in project.agents.items():
+        merged[name] = agent.over(merged.get(name))
+    trusted = about is None or about.trust is TrustState.TRUSTED
+    complete: dict[str, AgentSettings] = {}
+    for name, agent in merged.items():
+        kind = agent.kind or _implied_kind(name)
+        if kind is None and not trusted:
+            continue  # what would have said which program it is was left out
+        if kind is None:
+            raise ConfigError(
+                f"`agents.{name}` does not say what kind of agent it is", hint='add kind = "command"'
+            )
+        complete[name] = AgentSettings(kind=kind).over(agent)
+    return complete
+
+
+def _implied_kind(name: str) -> str | None:
+    return "codex" if name == "codex" else None
+
+
+def _notices(project: Project | None) -> tuple[str, ...]:
+    if project is None or not (project.left_out or project.problem):
+        return ()
+    folder = project.file.folder
+    why = {
+        TrustState.UNKNOWN: "is not trusted",
+        TrustState.CHANGED: "has changed since it was trusted",
+        TrustState.REFUSED: "is not trusted",
+        TrustState.TRUSTED: "is trusted",
+    }[project.trust]
+    what = (
+        f"left out {', '.join(project.left_out)}"
+        if project.left_out
+        else f"it was not used: {project.problem}"
+    )
+    return (f"{project.file.path} {why}: {what}. To let it count: outlast trust {folder}",)

@@ -1,0 +1,148 @@
+"""What a configuration file may hold: typed, and strict about names, so that a slip of the pen is no silent
+default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from outlast.config.durations import parse_duration
+from outlast.errors import ConfigError
+from outlast.records.types import OnInterrupt
+
+AfterFailure = Literal["continue", "hold", "withdraw"]
+
+KINDS = ("command", "codex")
+"""Agent kinds that this outlast can drive."""
+LATER_KINDS = ("claude", "opencode", "gemini", "acp", "native")
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+DURATIONS = ("idle_timeout", "total_timeout", "idle_park", "orphan_grace")
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[agents.NAME]` section. None means: not said here, so a lower layer or the agent decides."""
+
+    kind: str | None = None
+    command: tuple[str, ...] | None = None
+    env: tuple[str, ...] | None = None
+    """Names let through to the agent, beside a safe default list."""
+    model: str | None = None
+    on_interrupt: OnInterrupt | None = None
+    after_failure: AfterFailure | None = None
+    stdin: Literal["close", "open"] | None = None
+    require_nonce: bool | None = None
+    isolate: Literal["none"] | None = None
+    idle_timeout: str | None = None
+    total_timeout: str | None = None
+    idle_park: str | None = None
+    orphan_grace: str | None = None
+
+    def over(self, lower: AgentSettings | None) -> AgentSettings:
+        """These settings where they say something, else those of `lower`."""
+        if lower is None:
+            return self
+        said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+        return msgspec.structs.replace(lower, **said)
+
+    def without(self, names: frozenset[str]) -> AgentSettings:
+        return msgspec.structs.replace(self, **dict.fromkeys(names))
+
+    def says(self, names: frozenset[str]) -> list[str]:
+        return [name for name in self.__struct_fields__ if name in names and getattr(self, name) is not None]
+
+    def seconds(self, name: str) -> float | None:
+        text: str | None = getattr(self, name)
+        return None if text is None else parse_duration(text)
+
+
+class WorkspaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[workspace]`: only what this outlast does; other policies are refused, not ignored."""
+
+    on_divergence: Literal["keep"] = "keep"
+    exclusive: Literal[False] = False
+
+
+class FileSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole file."""
+
+    store: str | None = None
+    agents: Mapping[str, AgentSettings] = {}
+    workspace: WorkspaceSettings | None = None
+
+
+def decode_settings(document: Mapping[str, object], source: str) -> FileSettings:
+    """The typed settings of a parsed file. Raises ConfigError naming key and file."""
+    _refuse_unknown(document, FileSettings.__struct_fields__, "", source)
+    agents = document.get("agents", {})
+    if not isinstance(agents, dict):
+        raise ConfigError(f"`agents` in {source} is not a table", hint="write [agents.NAME] sections")
+    workspace = document.get("workspace")
+    return FileSettings(
+        store=_convert(document.get("store"), str | None, "store", source),
+        agents={name: _decode_agent(name, section, source) for name, section in agents.items()},
+        workspace=None if workspace is None else _decode_workspace(workspace, source),
+    )
+
+
+def _decode_agent(name: str, section: object, source: str) -> AgentSettings:
+    key = f"agents.{name}"
+    _check_name(name, source)
+    settings = _section(section, AgentSettings, key, source)
+    if settings.kind in LATER_KINDS:
+        raise ConfigError(
+            f"`{key}.kind` in {source}: agents of kind {settings.kind!r} are not available in this version",
+            hint=f"use one of {', '.join(KINDS)}",
+        )
+    if settings.kind is not None and settings.kind not in KINDS:
+        raise ConfigError(
+            f"`{key}.kind` in {source}: there is no agent kind {settings.kind!r}",
+            hint=f"use one of {', '.join(KINDS)}",
+        )
+    for field in DURATIONS:
+        try:
+            settings.seconds(field)
+        except ValueError as error:
+            raise ConfigError(f"`{key}.{field}` in {source}: {error}") from None
+    return settings
+
+
+def _decode_workspace(section: object, source: str) -> WorkspaceSettings:
+    return _section(section, WorkspaceSettings, "workspace", source)
+
+
+def _section(section: object, kind: type[S], key: str, source: str) -> S:
+    if not isinstance(section, dict):
+        raise ConfigError(f"`{key}` in {source} is not a table", hint=f"write [{key}] and its keys below it")
+    _refuse_unknown(section, kind.__struct_fields__, f"{key}.", source)
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    return kind(
+        **{name: _convert(value, types[name], f"{key}.{name}", source) for name, value in section.items()}
+    )
+
+
+def _convert(value: object, wanted: Any, key: str, source: str) -> Any:
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"`{key}` in {source}: {str(error).lower()}") from None
+
+
+def _refuse_unknown(section: Mapping[str, object], known: tuple[str, ...], prefix: str, source: str) -> None:
+    for name in section:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"known here: {', '.join(known)}"
+            raise ConfigError(f"unknown key `{prefix}{name}` in {source}", hint=hint)
+
+
+def _check_name(name: str, source: str) -> None:
+    if not name or name.startswith("-") or len(name) > 100 or not name.isprintable():
+        raise ConfigError(
+            f"`agents.{name!r}` in {source} is no name for an agent",
+            hint="use 1 to 100 printable characters, not beginning with a dash",
+        )
