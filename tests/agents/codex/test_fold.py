@@ -165,7 +165,8 @@ def test_started_is_ready_a_turn_that_was_only_accepted_has_not_landed() -> None
     [frame] = lab.write(prompt=a_prompt(), session_durable=True)
     assert lab.answers(frame["id"], {"turn": {"id": "t1", "items": [], "status": "inProgress"}}) == []
     user = {"type": "userMessage", "id": "u", "clientId": "r1"}
-    assert lab.item("started", user) == [Landed("r1")]
+    assert lab.item("started", user) == []
+    assert lab.item("completed", user) == [Landed("r1")]
     assert lab.item("completed", user) == []
 
 

@@ -100,10 +100,9 @@ def _item_started(state: State, params: msgspec.Raw) -> Events:
     if notice.thread_id != state.thread:
         return []
     item = notice.item
-    landed = _landing(state, notice)
     if item.type in items.CALLS and notice.turn_id == state.codex_turn:
         state.calls[item.id] = items.bounded(items.call_input(item), _CHANGES_LIMIT) if item.changes else ""
-    return [*landed, *items.started(item)]
+    return items.started(item)
 
 
 def _item_completed(state: State, params: msgspec.Raw) -> Events:
@@ -118,7 +117,9 @@ def _item_completed(state: State, params: msgspec.Raw) -> Events:
 
 
 def _landing(state: State, notice: ItemNotice) -> list[AgentEvent]:
-    """Codex's own record holds the prompt: it is on disk before the model is called (measured)."""
+    """Codex's own record holds the prompt once its item is completed; `item/started` can come before the
+    prompt is stored (measured: 11 of 45 kills after it lost the prompt, none of 30 after
+    `item/completed`)."""
     item = notice.item
     if item.type != "userMessage" or item.client_id is None or item.client_id != state.turn or state.landed:
         return []

@@ -27,7 +27,7 @@ def main() -> int:
         signal.signal(number, lambda *_: ended.set())
     try:
         with ScriptedModel(port=options.port, log=options.log, strict=not options.lenient) as model:
-            print(json.dumps({"base_url": model.base_url}), flush=True)  # noqa: T201 - the command's output
+            print(json.dumps({"base_url": model.base_url}), flush=True)
             ended.wait()
     except OSError as error:
         parser.error(f"can't serve: {error}")
