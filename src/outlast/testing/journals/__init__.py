@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from outlast.testing.journals.builder import JournalBuilder
 from outlast.testing.journals.expected import Expected, ExpectedTurn, GeneratedJournal
 from outlast.testing.journals.writer import JournalWriter
 from outlast.testing.journals.written import written
@@ -24,6 +25,7 @@ __all__ = [
     "Expected",
     "ExpectedTurn",
     "GeneratedJournal",
+    "JournalBuilder",
     "JournalWriter",
     "journals",
     "random_journal",
