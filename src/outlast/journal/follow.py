@@ -50,8 +50,7 @@ class Follower:
             yield record
 
 
-async def follow(store: Store, name: str, after: int = 0) -> AsyncIterator[Record | CaughtUp]:
+def follow(store: Store, name: str, after: int = 0) -> AsyncIterator[Record | CaughtUp]:
     """Records after `after`, one `CaughtUp`, then each record when it has become durable, in whichever
     process. Ends only when the caller stops. Raises as `read_records`."""
-    async for item in Follower(store, name, after):
-        yield item
+    return aiter(Follower(store, name, after))

@@ -95,7 +95,7 @@ class Engine:
                     self._remember(effects.epoch)
         except OutlastError as error:
             return [error] * len(group), Effects()
-        self._tell(effects)
+        self._bear_witness(effects)
         return outcomes, effects
 
     def _whole_or_one_by_one(self, group: Sequence[Operation]) -> tuple[list[object], Effects]:
@@ -180,15 +180,19 @@ class Engine:
             return unwritable(database, error)
         return StoreError(f"cannot be stored in {database}: {error}")
 
-    def _tell(self, effects: Effects) -> None:
-        """After the commit: what others look at. A failure here loses no record, so it fails nothing: the
-        witness may be behind, the bell has a slow poll beside it, a dead node's file may stay."""
+    def _bear_witness(self, effects: Effects) -> None:
+        """After the commit and before anybody hears of it. A failure loses no record, so it fails nothing:
+        the witness may be behind."""
         for name in effects.points:
             point(f"store.{name}.after_commit")
         with _tolerating_a_full_disk():
             self.witness.write(effects.tips.items())
-        with _tolerating_a_full_disk():
-            if effects.names:
+
+    def ring(self, effects: Effects) -> None:
+        """Tell other processes of a group. Nothing depends on it: beside the bell they look now and then, and
+        a dead node's file may stay."""
+        if effects.names:
+            with _tolerating_a_full_disk():
                 os.pwrite(self._bell, b"!", 0)
         for node in effects.dead:
             (self._settings.layout.nodes / node).unlink(missing_ok=True)

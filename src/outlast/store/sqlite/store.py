@@ -44,6 +44,8 @@ from outlast.store.sqlite.writer import Writer
 _AT_ONCE = AcquireOptions()
 _ACQUIRE_POLL = 0.05
 """A holder that dies rings no bell; a look at its lock costs microseconds."""
+_LOOK_PAUSE = 0.05
+"""Between looks at whether this process was declared dead; the fence does not depend on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class SqliteStore:
         self._layout = layout
         self._pid = os.getpid()
         self._closed = False
+        self._next_look = 0.0
         reader = Reader(layout)
         self._parts = _Parts(
             engine=engine,
@@ -297,9 +300,13 @@ class SqliteStore:
             self._lose_all()
 
     def _stirred(self) -> None:
-        """Somebody has written: were we declared dead?"""
+        """Somebody has written, maybe we ourselves: were we declared dead?"""
         parts = self._parts
-        if parts.leases and not parts.reader.has_node(parts.incarnation.node.id):
+        now = clock.monotonic()
+        if not parts.leases or now < self._next_look:
+            return
+        self._next_look = now + _LOOK_PAUSE
+        if not parts.reader.has_node(parts.incarnation.node.id):
             self._lose_all()
 
     def _lose(self, epoch: int) -> None:

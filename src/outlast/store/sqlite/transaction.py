@@ -14,7 +14,7 @@ from outlast.store.sqlite.rows import CATALOG_COLUMNS, RECORD_COLUMNS, Value, ca
 
 EMPTY = Tip(0, 0, b"")
 
-_INSERT_RECORD = f"INSERT INTO record (s, {RECORD_COLUMNS}) VALUES (?{', ?' * 13})"
+INSERT_RECORD = f"INSERT INTO record (s, {RECORD_COLUMNS}) VALUES (?{', ?' * 13})"
 _INSERT_BLOB = "INSERT OR IGNORE INTO blob (s, digest) VALUES (?, ?)"
 _SETTLE = "INSERT INTO settled (s, request, digest, seq) VALUES (?, ?, ?, ?)"
 _UNLIST = "DELETE FROM inbox WHERE n = ?"
@@ -141,7 +141,7 @@ class Transaction:
     def flush(self) -> None:
         many = self.cursor.executemany
         if self.rows:
-            many(_INSERT_RECORD, self.rows)
+            many(INSERT_RECORD, self.rows)
             self.rows = []
         if self.settled:
             many(_SETTLE, [(*key, digest, seq) for key, (digest, seq, _) in self.settled.items()])

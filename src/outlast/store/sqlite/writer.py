@@ -86,6 +86,7 @@ class Writer:
                 self._loop.call_soon_threadsafe(self._done, group, outcomes, effects)
             except RuntimeError:
                 return  # The loop is gone: so are the callers.
+            self._engine.ring(effects)
 
     def _done(self, group: Group, outcomes: list[object], effects: Effects) -> None:
         self._in_flight = False
