@@ -5,12 +5,11 @@ Standard library only, light parts only.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import errno
 import fcntl
 import os
 import sys
-
-import _signal
 
 from . import proc
 from .points import point

@@ -196,8 +196,8 @@ class Body:
         try:
             if self._held:
                 self._spool.append(frames.OUTPUT, self._held)
-            elif not self._spool.flush():
-                raise DiskRefused
+            else:
+                self._spool.flush()
         except DiskRefused:
             self._retry_later()
             return
@@ -267,7 +267,7 @@ class Body:
         elif self.phase == RUNNING:
             self.killed = reason
             self._spool.note(frames.KILL_BEGUN, pack({"reason": reason}))
-            self.inputs.shut()
+            self.inputs.refuse()
             if grace > 0 and self.agent is not None:
                 proc.signal_group(self.agent.pid, proc.SIGTERM)
             self.phase, self._phase_ends = TERMINATING, ends
@@ -292,6 +292,8 @@ class Body:
             self.kill(_TERM_GRACE, "terminated")
         if self._retry_at is not None and now >= self._retry_at:
             self._retry()
+        elif self._spool.notes_wait and self._retry_at is None:
+            self._retry_later()
         orphaned = self._orphaned_at()
         if orphaned is not None and now >= orphaned:
             self.kill(0.0, "orphaned")

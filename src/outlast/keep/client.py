@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from outlast.faults import point
-from outlast.keep import frames
+from outlast.keep import frames, layout
 from outlast.keep.errors import (
     AttachRefusedError,
     BelowFloorError,
@@ -21,9 +20,10 @@ from outlast.keep.errors import (
     RequestRefusedError,
     ShimGoneError,
 )
-from outlast.keep.facts import ExitRecord
-from outlast.keep.fields import Fields, FieldsDamaged, Value, pack
+from outlast.keep.fields import Fields, Value, pack
 from outlast.keep.folder import Claim, Generation
+from outlast.keep.link import Link, Lost
+from outlast.keep.records import ExitRecord
 
 _Sending = Coroutine[None, None, asyncio.Future[frames.Frame]]
 _Send = Callable[[], _Sending]
@@ -85,15 +85,6 @@ class Accepted:
 
 
 @dataclass(frozen=True)
-class Lost:
-    """Why we are not the owner any more. `reason` is taken (by `epoch` and `holder`), detached or gone."""
-
-    reason: str
-    epoch: int = 0
-    holder: str = ""
-
-
-@dataclass(frozen=True)
 class ShimStatus:
     """What a living shim says of itself; anyone of this user outside the agent's tree may ask."""
 
@@ -130,7 +121,7 @@ class ShimClient:
         self.lost_by: Lost | None = None
         self.tip = 0
         """End of the last whole frame that the shim has announced."""
-        self._link = _Link(self)
+        self._link = Link(self._announced, self._lose)
         self._tip_moved = asyncio.Event()
 
     @classmethod
@@ -312,144 +303,8 @@ class ShimClient:
             self._tip_moved.set()
 
 
-class _Link(asyncio.Protocol):
-    """Frames over the connection, and whose answer is whose."""
-
-    def __init__(self, client: ShimClient) -> None:
-        self._client = client
-        self._decoder = frames.Decoder()
-        self._transport: asyncio.Transport | None = None
-        self._next = 1
-        self._asked: dict[int, asyncio.Future[frames.Frame]] = {}
-        self._written: dict[int, list[asyncio.Future[None]]] = {}
-        self._closed = asyncio.Event()
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self._sending = asyncio.Lock()
-        self._heard = False
-
-    # --- asyncio's side
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what a stream socket gives
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._heard = True
-        try:
-            for frame in self._decoder.feed(data):
-                self._take(frame)
-        except (frames.FrameDamaged, FieldsDamaged):
-            if self._transport is not None:
-                self._transport.abort()
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._writable.set()
-        error = self._gone()
-        waiting: list[asyncio.Future[frames.Frame] | asyncio.Future[None]] = [*self._asked.values()]
-        for futures in self._written.values():
-            waiting += futures
-        self._asked, self._written = {}, {}
-        for future in waiting:
-            if not future.done():
-                future.set_exception(error)
-                # A caller that no longer waits is no reason for a warning.
-                future.exception()
-        self._client._lose(Lost("gone"))
-        self._closed.set()
-
-    def _gone(self) -> KeepError:
-        if not self._heard:
-            return AttachRefusedError(
-                "the shim closed the door: another user, a process of the agent's own tree, or no shim any more",
-                reason="not_admitted",
-            )
-        return ShimGoneError("the connection to the shim has ended")
-
-    def _take(self, frame: frames.Frame) -> None:
-        if frame.type == frames.TIP:
-            self._client._announced(frame.seq)
-        elif frame.type == frames.WRITTEN:
-            for future in self._written.pop(frame.seq, []):
-                if not future.done():
-                    future.set_result(None)
-        elif frame.type == frames.LOST:
-            said = Fields(frame.payload)
-            self._client._lose(Lost("taken", said.integer("epoch"), said.text("holder")))
-        else:
-            answered = self._asked.pop(frame.offset, None)
-            if answered is not None and not answered.done():
-                answered.set_result(frame)
-
-    # --- the client's side
-
-    def expect_written(self, seq: int) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._written.setdefault(seq, []).append(future)
-        return future
-
-    def forget_written(self, seq: int, future: asyncio.Future[None]) -> None:
-        futures = self._written.get(seq, [])
-        if future in futures:
-            futures.remove(future)
-        future.cancel()
-
-    def _begin(self) -> tuple[int, asyncio.Future[frames.Frame], asyncio.Transport]:
-        if self._transport is None:
-            raise self._gone()
-        number, self._next = self._next, self._next + 1
-        future: asyncio.Future[frames.Frame] = asyncio.get_running_loop().create_future()
-        self._asked[number] = future
-        return number, future, self._transport
-
-    async def send(self, kind: int, payload: bytes, *, seq: int = 0) -> asyncio.Future[frames.Frame]:
-        """Send a message; the future is its answer. Raises ShimGoneError.
-
-        A cancellation in the middle ends the connection: the next message must not continue half of this.
-        """
-        async with self._sending:
-            if self._transport is None:
-                raise self._gone()
-            number, self._next = self._next, self._next + 1
-            future: asyncio.Future[frames.Frame] = asyncio.get_running_loop().create_future()
-            self._asked[number] = future
-            transport = self._transport
-            try:
-                for part, flags in _parts(payload):
-                    transport.write(frames.encode(kind, part, flags=flags, seq=seq, offset=number))
-                    await self._writable.wait()
-            except asyncio.CancelledError:
-                transport.abort()
-                raise
-            return future
-
-    async def request(self, kind: int, payload: bytes) -> frames.Frame:
-        return await (await self.send(kind, payload))
-
-    async def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-            await self._closed.wait()
-
-
-def _parts(payload: bytes) -> Iterator[tuple[bytes, int]]:
-    """(part, flags): MORE on all but the last, FIRST on the first."""
-    size = frames.MAX_PAYLOAD
-    count = max(1, -(-len(payload) // size))
-    for index in range(count):
-        flags = (frames.MORE if index < count - 1 else 0) | (frames.FIRST if index == 0 else 0)
-        yield payload[index * size : (index + 1) * size], flags
-
-
 def _reach(generation: Generation, fd: int) -> str:
     # A socket's path has at most 107 bytes; through the descriptor it is short wherever the folder lies.
-    if sys.platform == "linux":
+    if layout.LINUX:
         return f"/proc/self/fd/{fd}/sock"
     return str(generation.path / "sock")

@@ -5,11 +5,9 @@ Standard library only, light parts only.
 
 from __future__ import annotations
 
+import _socket
 import os
 import struct
-import sys
-
-import _socket
 
 from . import frames, layout, proc
 from .fields import Fields, FieldsDamaged, pack
@@ -145,7 +143,7 @@ class Door:
     def accept(self, present: int) -> Peer | None:
         """The next peer, if it may come in at all."""
         try:
-            fd, _ = self._sock._accept()
+            fd, _ = self._sock._accept()  # type: ignore[attr-defined] # noqa: SLF001 - the C socket has no other
         except OSError:
             return None
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fileno=fd)
@@ -158,7 +156,7 @@ class Door:
     def _admits(self, sock: _socket.socket) -> bool:
         """Same user, and not out of the agent's own process tree: an agent's tool call must not be able to
         approve what it itself has asked for."""
-        if sys.platform != "linux":
+        if not layout.LINUX:
             return True
         pid, uid, _ = struct.unpack("3i", sock.getsockopt(_socket.SOL_SOCKET, _SO_PEERCRED, 12))
         if uid != os.geteuid():

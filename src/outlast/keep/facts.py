@@ -46,7 +46,7 @@ class ProcessFacts:
 
 @dataclass(frozen=True)
 class GenerationFacts:
-    """One agent life, as it lies there. `fault` names damage in its files; then the rest is what was readable.
+    """One agent life, as it lies there. `fault` names damage in its files; the rest is what was readable.
 
     `inputs` are those in the kept spool; `last_input` and `written_through` also count what was trimmed.
     `tip` is the end of its last whole frame.
@@ -73,7 +73,7 @@ class GenerationFacts:
 
 @dataclass(frozen=True)
 class FolderFacts:
-    """An agent folder. `lock_holder` is the pid that holds the lock (0: in another pid namespace), None: free."""
+    """An agent folder. `lock_holder` is the pid that holds the lock (0: unknown), None if it is free."""
 
     folder: AgentFolder
     floor: FloorFacts | None

@@ -143,6 +143,6 @@ def raise_floor(folder: AgentFolder, claim: Claim) -> None:
                 raise BelowFloorError("a later owner has been here", floor=floor.epoch)
             if claim.epoch == floor.epoch:
                 return
-        point("keep.floor.before")
+        point("keep.raise_floor.before")
         layout.write_floor(fd, layout.Floor(claim.store_id, claim.lineage, claim.epoch))
-        point("keep.floor.after")
+        point("keep.raise_floor.after")

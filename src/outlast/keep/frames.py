@@ -54,7 +54,7 @@ class Frame:
 
     __slots__ = ("flags", "offset", "payload", "seq", "time", "type")
 
-    def __init__(self, kind: int, payload: bytes, flags: int, seq: int, offset: int, time: int) -> None:  # noqa: PLR0913
+    def __init__(self, kind: int, payload: bytes, flags: int, seq: int, offset: int, time: int) -> None:
         self.type = kind
         self.flags = flags
         self.seq = seq
@@ -67,7 +67,7 @@ class Frame:
         return bool(self.flags & MORE)
 
 
-def header(  # noqa: PLR0913
+def header(
     kind: int,
     payload: bytes | memoryview = b"",
     *,
@@ -83,7 +83,7 @@ def header(  # noqa: PLR0913
     return head + _CRC.pack(zlib.crc32(payload, zlib.crc32(head)))
 
 
-def encode(  # noqa: PLR0913
+def encode(
     kind: int, payload: bytes = b"", *, flags: int = 0, seq: int = 0, offset: int = 0, time: int = 0
 ) -> bytes:
     """A whole frame."""

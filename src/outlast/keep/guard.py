@@ -6,16 +6,13 @@ Standard library only, light parts only.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
 import select
-import sys
 import time
 
-import _signal
-
 from . import layout, proc, shim
-from .fields import Fields, pack
-from .frames import RECORD, encode
+from .fields import Fields
 from .points import load, point
 
 _LOG = b"shim.log"

@@ -221,12 +221,16 @@ class Inputs:
         self.shut()
         self._spool.note(frames.STDIN_CLOSED, flags=frames.EOF)
 
-    def shut(self) -> None:
-        """Take and write nothing any more."""
+    def refuse(self) -> None:
+        """Take and write nothing any more; the pipe stays open, so that a kill is not first an end of file."""
         self.void()
         self.open = False
         self._jobs.clear()
         self._backlog = 0
+
+    def shut(self) -> None:
+        """Take and write nothing any more, and close the pipe."""
+        self.refuse()
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

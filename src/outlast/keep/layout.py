@@ -170,6 +170,7 @@ def try_lock(fd: int) -> bool:
     return True
 
 
+LINUX: bool = sys.platform.startswith("linux")
 _FLOCK = struct.Struct("hhqqi4x")
 
 
@@ -183,7 +184,7 @@ def lock_holder(name: bytes, *, dir_fd: int) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        if sys.platform == "linux":
+        if LINUX:
             answer = fcntl.fcntl(fd, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
             kind, _, _, _, pid = _FLOCK.unpack(answer)
             return None if kind == fcntl.F_UNLCK else max(0, pid)

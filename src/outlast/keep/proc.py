@@ -17,9 +17,9 @@ MARKER = b"OUTLAST_AGENT"
 
 def _find_prctl() -> int:
     # `_ctypes` alone starts in a third of the time of `ctypes`.
-    import _ctypes  # noqa: PLC0415
+    import _ctypes
 
-    handle = _ctypes.dlopen(None, 0)
+    handle = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
     address: int = _ctypes.dlsym(handle, "prctl")
     return address
 
@@ -30,7 +30,7 @@ _prctl_address = _find_prctl() if sys.platform == "linux" else 0
 def _prctl(option: int, value: int | bytes) -> bool:
     if not _prctl_address:
         return False
-    import _ctypes  # noqa: PLC0415
+    import _ctypes
 
     return bool(_ctypes.call_function(_prctl_address, (option, value, 0, 0, 0)) == 0)
 

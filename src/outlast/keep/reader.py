@@ -12,6 +12,7 @@ from outlast.keep import frames, layout
 from outlast.keep.errors import SpoolCorruptError, SpoolGapError
 from outlast.keep.fields import Fields, FieldsDamaged
 from outlast.keep.folder import Generation
+from outlast.keep.frames import Frame, FrameDamaged
 from outlast.keep.records import ExitRecord
 
 
@@ -168,7 +169,7 @@ class SpoolReader:
             last = frame
         return last is not None and last.type == frames.EXIT
 
-    def _raw(self, after: int, skip_to: int = 0) -> Iterator[tuple[frames.Frame, int]]:
+    def _raw(self, after: int, skip_to: int = 0) -> Iterator[tuple[Frame, int]]:
         folder = os.fsencode(self._generation.path)
         bases = layout.segments(folder)
         if not bases:
@@ -206,7 +207,7 @@ class SpoolReader:
                 bases = layout.segments(folder)
                 index = bisect.bisect_right(bases, base)
 
-    def _typed(self, frame: frames.Frame, offset: int, end: int) -> SpoolFrame | None:
+    def _typed(self, frame: Frame, offset: int, end: int) -> SpoolFrame | None:
         try:
             if frame.type == frames.INPUT:
                 return self._input(frame, offset, end)
@@ -216,7 +217,7 @@ class SpoolReader:
                 f"the frame at {offset} of the spool is malformed", offset=offset, reason=str(damage)
             ) from None
 
-    def _input(self, frame: frames.Frame, offset: int, end: int) -> SpoolFrame | None:
+    def _input(self, frame: Frame, offset: int, end: int) -> SpoolFrame | None:
         if frame.flags & frames.FIRST:
             self._parts = []
         self._parts.append(frame.payload)
@@ -226,7 +227,7 @@ class SpoolReader:
         return InputLine(offset, end, frame.offset, frame.time, frame.seq, line)
 
 
-def _segment(file: BinaryIO, base: int, position: int) -> Iterator[tuple[frames.Frame, int]]:
+def _segment(file: BinaryIO, base: int, position: int) -> Iterator[tuple[Frame, int]]:
     """Whole frames of one segment file, from the spool offset `position`."""
     buffer, start = b"", position
     file.seek(position - base)
@@ -241,7 +242,7 @@ def _segment(file: BinaryIO, base: int, position: int) -> Iterator[tuple[frames.
                     break
                 yield found[0], start + used
                 used = found[1]
-        except frames.FrameDamaged as damage:
+        except FrameDamaged as damage:
             if _is_torn(file, base, start, damage):
                 return
             raise SpoolCorruptError(
@@ -254,7 +255,7 @@ def _segment(file: BinaryIO, base: int, position: int) -> Iterator[tuple[frames.
             return
 
 
-def _is_torn(file: BinaryIO, base: int, start: int, damage: frames.FrameDamaged) -> bool:
+def _is_torn(file: BinaryIO, base: int, start: int, damage: FrameDamaged) -> bool:
     """A write that never ended: the bad frame reaches to the end of the file, or is followed by zeros."""
     size = os.fstat(file.fileno()).st_size
     if damage.end > damage.position and start - base + damage.end >= size:
@@ -268,7 +269,7 @@ def _is_torn(file: BinaryIO, base: int, start: int, damage: frames.FrameDamaged)
     return True
 
 
-def _typed(frame: frames.Frame, offset: int, end: int) -> SpoolFrame | None:  # noqa: PLR0911
+def _typed(frame: Frame, offset: int, end: int) -> SpoolFrame | None:  # noqa: PLR0911
     place = (offset, end, frame.offset, frame.time)
     kind = frame.type
     if kind == frames.OUTPUT:

@@ -6,11 +6,10 @@ only, light parts only, and nothing is imported later: the files may be replaced
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
 import select
 import time
-
-import _signal
 
 from . import frames, layout, proc, tree
 from .desk import Desk

@@ -64,8 +64,8 @@ class Spool:
         return self.tip - self.base
 
     def append(self, kind: int, payload: bytes | memoryview = b"", *, flags: int = 0, seq: int = 0) -> int:
-        """Put one frame at the end and say where it begins. Raises DiskRefused: then nothing of it is there."""
-        self._flush_notes()
+        """Put one frame at the end and say where it begins. After DiskRefused nothing of it is there."""
+        self.flush()
         return self._append(kind, payload, flags, seq)
 
     def note(self, kind: int, payload: bytes = b"", *, flags: int = 0, seq: int = 0) -> None:
@@ -77,15 +77,13 @@ class Spool:
             del self._notes[: -_MANY_NOTES + 1]
             self._notes.append((kind, flags, payload, seq, boottime()))
 
-    def flush(self) -> bool:
-        """Try to put the notes that wait; False if the disk still refuses."""
-        try:
-            self._flush_notes()
-        except DiskRefused:
-            return False
-        return True
+    @property
+    def notes_wait(self) -> bool:
+        """Whether notes wait for the disk."""
+        return bool(self._notes)
 
-    def _flush_notes(self) -> None:
+    def flush(self) -> None:
+        """Put the notes that wait. Raises DiskRefused."""
         while self._notes:
             kind, flags, payload, seq, at = self._notes[0]
             self._append(kind, payload, flags, seq, at=at)
@@ -173,7 +171,7 @@ class Spool:
             self.unsynced = False
 
     def take_back(self, begin: int) -> None:
-        """Remove the last frame, which begins there: it could not be made durable, so it must not be there."""
+        """Remove the last frame, which begins there: it could not be made durable."""
         self._size -= self.tip - begin
         self.tip = begin
         self._cut_back()

@@ -6,7 +6,6 @@ Standard library only, light parts only: the shim asks this of the generation be
 from __future__ import annotations
 
 import os
-import sys
 
 from . import layout, proc
 from .fields import FieldsDamaged
@@ -53,7 +52,7 @@ def _by_processes(identity: Fields, generation_fd: int) -> Verdict:
     holder = layout.lock_holder(layout.GUARD, dir_fd=generation_fd)
     if holder is not None:
         return Verdict(ALIVE, "its guard lives", [holder] if holder else [])
-    if sys.platform != "linux":
+    if not layout.LINUX:
         return Verdict(UNKNOWN, "its guard is gone and this system cannot find what it has left")
     if identity.text("pid_ns") != proc.pid_namespace():
         return Verdict(UNKNOWN, "its guard is gone and it ran in another pid namespace")
