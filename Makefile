@@ -48,8 +48,9 @@ bench: venv      ## the figures of this machine
 fuzz: venv       ## the property tests, with many more examples (FUZZ_EXAMPLES)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest -m hypothesis --hypothesis-profile=fuzz --timeout=0 $(T)
 
-docs: venv       ## the pictures that the pages show
+docs: venv       ## the pictures and tables that the pages show
 	$(PY) docs/make_ladder.py
+	$(PY) docs/make_failures.py
 
 venv: $(VENV)/.package         ## .venv with the locked requirements and the package itself
 

@@ -1,0 +1,59 @@
+"""Which agents can be named, and what is said of one that cannot."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import outlast.agents
+from outlast.agents import Codex, Command
+from outlast.agents.registry import Found, discover, resolve
+from outlast.errors import AgentNotFoundError
+
+MINE = Command([sys.executable, "agent.py"])
+BROKEN = Command(["no-such-program"])
+
+
+def codex_on_path(folder: Path) -> dict[str, str]:
+    program = folder / "codex"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return {"PATH": str(folder)}
+
+
+def test_a_configured_agent_is_found_by_its_name() -> None:
+    assert resolve("mine", {"mine": MINE}, {}) is MINE
+
+
+def test_codex_works_by_name_when_it_is_on_path(tmp_path: Path) -> None:
+    assert resolve("codex", {}, codex_on_path(tmp_path)) == Codex()
+
+
+def test_a_configured_codex_is_the_one_that_is_meant(tmp_path: Path) -> None:
+    agents = {"codex": Codex(model="m")}
+    assert resolve("codex", agents, codex_on_path(tmp_path)) is agents["codex"]
+
+
+def test_an_unknown_name_lists_what_is_there(tmp_path: Path) -> None:
+    with pytest.raises(AgentNotFoundError, match="no agent named other; there are codex, mine") as caught:
+        resolve("other", {"mine": MINE}, codex_on_path(tmp_path))
+    assert caught.value.hint == "add [agents.other] to the configuration"
+
+
+def test_agents_are_listed_with_what_keeps_them_from_starting(tmp_path: Path) -> None:
+    environ = codex_on_path(tmp_path)
+    codex, broken, mine = sorted(
+        discover(environ, {"mine": MINE, "broken": BROKEN}, str(tmp_path)),
+        key=lambda found: found.kind != "codex",
+    )
+    assert (codex.name, codex.path, codex.problem) == ("codex", str(tmp_path / "codex"), None)
+    assert mine == Found("mine", "command", None, sys.executable)
+    assert broken.path is None
+    assert broken.problem is not None
+    assert "no-such-program is not on PATH" in broken.problem
+
+
+def test_the_package_offers_its_adapters_and_nothing_else() -> None:
+    assert dir(outlast.agents) == ["Codex", "Command"]
+    with pytest.raises(AttributeError):
+        outlast.agents.Nobody  # noqa: B018
