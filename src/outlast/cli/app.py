@@ -37,7 +37,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "close": CommandEntry("commands", "End a session the normal way; its next input reopens it."),
     "retry": CommandEntry("commands", "Send a failed or parked turn to its agent again."),
     "skip": CommandEntry("commands", "Give a parked or held turn up; the queue goes on."),
-    "plan": CommandEntry("plan", "Show what a restore would do, and why; changes nothing."),
+    "plan": CommandEntry("planning", "Show what a restore would do, and why; changes nothing."),
     "agents": CommandEntry("agents", "List the agents that are here and what each can do."),
     "trust": CommandEntry("trust", "Let a folder's outlast.toml name programs."),
     "doctor": CommandEntry("doctor", "Check store, leases, shims, disk, permissions and agents."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from outlast.cli.app import COMMANDS
 from outlast.cli.gates import Approve
 from outlast.config import Config
 
@@ -29,8 +30,10 @@ def open_client(config: Config) -> Client:
 
 
 def own_label() -> str:
-    """How other processes name this one: the command, without what may be private in its arguments."""
+    """How other processes name this one: host, pid and command, without the command's arguments, which may
+    be private."""
+    import os
     import sys
 
-    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
-    return f"outlast {command}".strip()
+    command = next((word for word in sys.argv[1:] if word in COMMANDS), "")
+    return f"{os.uname().nodename} pid {os.getpid()} ({f'outlast {command}'.strip()})"

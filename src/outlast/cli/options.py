@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -35,7 +36,7 @@ def read_prompt(prompt: str) -> str:
     Raises InputError for bytes that are not UTF-8 and UsageError for an empty prompt.
     """
     if prompt == "-":
-        text = _decode_stdin(click.get_binary_stream("stdin").read())
+        text = _decode_stdin(sys.stdin.buffer.read())
     else:
         text = _decode_argument(prompt)
     if not text:

@@ -85,7 +85,8 @@ def _turns(view: View) -> Iterator[str]:
         if turn.outcome == "queued":
             continue
         attempts = f", {turn.attempts} attempts" if turn.attempts > 1 else ""
-        yield f"  {turn.index or '-':>3}  {turn.outcome:<11} {short(turn.turn)}{attempts}  {first_line(turn.input)}"
+        head = f"  {turn.index or '-':>3}  {turn.outcome:<11} {short(turn.turn)}{attempts}"
+        yield f"{head}  {first_line(turn.input)}"
     while restore is not None:
         yield _takeover(restore)
         restore = next(restores, None)

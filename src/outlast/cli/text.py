@@ -211,7 +211,8 @@ class Takeovers:
             self._fence = None
             did = f"{len(body.actions)} ran" if body.actions else "nothing to mend"
             count = self._from_seq if self._from_seq is not None else at.seq - 1
-            return f"── {fence.holder}, epoch {fence.epoch}, {clock_time(at.at)}: {count} steps from the journal, {did} ──"
+            who = f"{fence.holder}, epoch {fence.epoch}, {clock_time(at.at)}"
+            return f"── {who}: {count} steps from the journal, {did} ──"
         return None
 
 

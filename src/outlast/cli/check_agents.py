@@ -1,0 +1,154 @@
+"""The doctor looks at agents: the programs that are here, and the lives that outlasted their owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outlast.cli.findings import Finding, Patient
+from outlast.cli.times import duration
+from outlast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from outlast.store.sqlite.reading import Reader
+
+
+def check_agents(patient: Patient) -> Iterator[Finding]:
+    """Programs, then shims without owner, then orphans."""
+    yield from _programs(patient)
+    if patient.layout.exists():
+        yield from _lives(patient)
+
+
+def _programs(patient: Patient) -> Iterator[Finding]:
+    from outlast.cli.agents import agent_row
+
+    try:
+        agents = patient.config.agents()
+    except ConfigError as error:
+        yield Finding("agents", "fault", error.message, error.hint)
+        return
+    if not agents:
+        yield Finding(
+            "agents",
+            "warning",
+            "no agent is configured or installed",
+            'pip install "outlast[codex]", or describe one',
+        )
+    for name, agent in sorted(agents.items()):
+        row = agent_row(name, agent)
+        if row.problem is not None:
+            yield Finding("agents", "warning", f"agent {name} cannot be launched here: {row.problem}")
+        else:
+            yield Finding("agents", "ok", f"agent {name} ({row.kind}) is {row.program}")
+
+
+def _lives(patient: Patient) -> Iterator[Finding]:
+    """Every agent folder of the store, with the session that it belongs to where the journal tells."""
+    base = patient.layout.folder / "agents"
+    folders = sorted(base.iterdir()) if base.is_dir() else []
+    sessions = _sessions_by_folder(patient) if folders else {}
+    found = False
+    for folder in folders:
+        for finding in _life(folder, sessions.get(folder.name)):
+            found = True
+            yield finding
+    if not found:
+        yield Finding("shims", "ok", "no agent lives without an owner, and none has left processes behind")
+
+
+def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
+    from outlast.keep import AgentFolder, Alive, Unknown, probe, tree_dead
+
+    facts = probe(AgentFolder(path))
+    latest = facts.latest
+    if facts.fault or (latest is not None and latest.fault):
+        yield Finding("shims", "warning", f"{path}: {facts.fault or (latest and latest.fault)}")
+    if latest is None or (session is not None and session.owned):
+        return
+    name = None if session is None else session.session
+    remedy = None if name is None else f"outlast resume {_quoted(name)}, or outlast kill {_quoted(name)}"
+    if facts.shim_alive and latest.shim is not None:
+        age = duration(_age(latest.shim.start_ticks))
+        whose = f"session {name}" if name is not None else f"an unknown session ({path})"
+        yield Finding("shims", "warning", f"an agent of {whose} lives without owner, for {age}", remedy, name)
+        return
+    verdict = tree_dead(latest.generation)
+    if isinstance(verdict, Alive) and verdict.pids:
+        pids = " ".join(map(str, verdict.pids))
+        message = f"the agent of {path.name} is gone and has left processes behind: {pids}"
+        yield Finding("orphans", "fault", message, remedy or f"kill -KILL {pids}", name)
+    elif isinstance(verdict, Unknown) and verdict.pids:
+        pids = " ".join(map(str, verdict.pids))
+        message = f"{path.name}: {verdict.evidence}; perhaps: {pids}"
+        yield Finding("orphans", "warning", message, f"ps -fp {pids}", name)
+
+
+class Owned:
+    """A session and whether somebody owns it now."""
+
+    __slots__ = ("owned", "session")
+
+    def __init__(self, session: str, *, owned: bool) -> None:
+        self.session = session
+        self.owned = owned
+
+
+def _sessions_by_folder(patient: Patient) -> dict[str, Owned]:
+    """Agent folders by name. Only sessions that the catalog shows can be told; a folder's name is derived
+    from its session's and loop's ids, so the newest attempt's record is what names it."""
+    from outlast.errors import OutlastError
+    from outlast.store.contract import CatalogQuery
+    from outlast.store.sqlite.reading import Reader
+
+    try:
+        reader = Reader(patient.layout)
+    except OutlastError:  # the database's own finding tells of it
+        return {}
+    try:
+        rows = reader.list(CatalogQuery(limit=10_000))
+        store = reader.store_id
+        return {
+            derived_folder(store, row.entry.session, loop): Owned(
+                row.entry.session, owned=row.owner is not None
+            )
+            for row in rows
+            for loop in _loops(reader, row.entry.session)
+        }
+    finally:
+        reader.close()
+
+
+def _loops(reader: Reader, session: str) -> Iterator[str]:
+    """The loops of a session: they are started at its beginning."""
+    for row in reader.page(session, 0, FIRST_RECORDS):
+        if row.type == "LoopStarted" and row.loop is not None:
+            yield row.loop
+
+
+def derived_folder(store: str, session: str, loop: str) -> str:
+    """The name of a loop's agent folder."""
+    from outlast.ids import derived_id
+
+    return derived_id(store, session, loop)
+
+
+FIRST_RECORDS = 16
+
+
+def _age(start_ticks: int) -> float:
+    """Seconds since a process started, by its start ticks."""
+    import os
+    import time
+
+    since_boot = (
+        time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+    )
+    return max(0.0, since_boot - start_ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def _quoted(text: str) -> str:
+    from shlex import quote
+
+    return quote(text)

@@ -1,0 +1,85 @@
+"""`outlast doctor`: is everything as it must be?"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from outlast.cli.exits import Exit
+from outlast.cli.findings import Finding, Level, Patient
+from outlast.cli.options import json_option
+from outlast.cli.output import Screen, visible
+from outlast.config import Config, load_config
+from outlast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARKS: dict[Level, str] = {"ok": "ok", "note": "note", "warning": "WARN", "fault": "FAULT"}
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """`doctor --json`."""
+
+    ok: bool
+    store: str
+    findings: list[Finding]
+
+
+@click.command("doctor")
+@json_option()
+def doctor_command(as_json: bool) -> int:
+    """Check store, leases, shims, disk, permissions and agents; exits 1 on a fault.
+
+    It looks and changes nothing. Each finding that needs something done names the command for it.
+    """
+    screen = Screen(os.environ, as_json=as_json)
+    config, broken = _config()
+    findings = [*broken, *_examine(config)]
+    faults = any(finding.level == "fault" for finding in findings)
+    if as_json:
+        screen.json_line(Diagnosis(not faults, config.store_url, findings))
+    else:
+        for finding in findings:
+            _print(screen, finding)
+    return Exit.FAILED if faults else Exit.OK
+
+
+def _config() -> tuple[Config, list[Finding]]:
+    """The configuration; where it is broken that is a finding, and the rest is looked at without files."""
+    try:
+        return load_config(os.environ, "."), []
+    except ConfigError as error:
+        from outlast.store.url import default_url
+
+        return Config(default_url(os.environ), {}, os.environ), [
+            Finding("configuration", "fault", error.message, error.hint)
+        ]
+
+
+def _examine(config: Config) -> Iterator[Finding]:
+    from outlast.cli.check_agents import check_agents
+    from outlast.cli.check_machine import check_machine
+    from outlast.cli.check_store import check_store
+    from outlast.store.sqlite.layout import Layout
+    from outlast.store.url import database_path
+
+    layout = Layout.of(database_path(config.store_url, os.environ))
+    patient = Patient(config, layout, os.environ)
+    yield from check_machine(patient)
+    yield from check_store(patient)
+    yield from check_agents(patient)
+
+
+def _print(screen: Screen, finding: Finding) -> None:
+    mark = f"{_MARKS[finding.level]:<5}"
+    text = visible(f"{finding.check:<13} {finding.message}")
+    if finding.level == "ok":
+        screen.out.line(screen.out.dim(f"{mark} {text}"))
+        return
+    screen.out.line(f"{screen.out.bold(mark)} {text}")
+    if finding.remedy:
+        screen.out.line(visible(f"{'':<19} -> {finding.remedy}"))
