@@ -14,9 +14,6 @@ from outlast.restore.facts import AgentFacts, Facts, describe
 from outlast.state.model import OpenGate, OpenTurn, State
 from outlast.turns.budget import spent
 
-QUARANTINE_AFTER = 3
-"""Restores in a row without RestoreDone after which a session is only opened by `--safe`."""
-
 Then = Literal["none", "retry", "continue", "hold", "ask", "quarantine"]
 _THEN: Mapping[str, Then] = {
     "skip": "none",
@@ -58,7 +55,6 @@ class RestorePlan:
     queued: int = 0
     inbox: int = 0
     held: bool = False
-    quarantined: bool = False
     facts: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
@@ -66,8 +62,6 @@ class RestorePlan:
         if self.starts:
             return [f"session {self.session} is new: it is started with {self.inbox} waiting input(s)"]
         lines = [f"session {self.session}, journal at {self.tip}"]
-        if self.quarantined:
-            lines.append(f"{QUARANTINE_AFTER} restores in a row did not finish: it stays closed")
         for turn in self.turns:
             after = "" if turn.then == "none" else f", then {turn.then}"
             lines.append(f"turn {turn.turn}: {turn.action}{after}: {turn.evidence}")
@@ -87,7 +81,6 @@ class RestorePlan:
             "session": self.session,
             "tip": self.tip,
             "starts": self.starts,
-            "quarantined": self.quarantined,
             "turns": [
                 {
                     "turn": t.turn,
@@ -132,7 +125,6 @@ def plan(state: State, facts: Facts) -> RestorePlan:
         queued=len(state.queue),
         inbox=facts.inbox,
         held=root.held,
-        quarantined=state.restores_without_done >= QUARANTINE_AFTER,
         facts=tuple(facts.lines()),
     )
 

@@ -25,6 +25,8 @@ from outlast.keep import (
     Landing as KeepLanding,
 )
 from outlast.keep.facts import look as look_at
+from outlast.keep.proc import boot_id, is_alive
+from outlast.records.types import TurnAttemptStarted
 from outlast.restore.facts import AgentFacts, Facts, Landing
 from outlast.state.model import Loop, OpenTurn, State
 from outlast.turns.host import AgentHost, Hosting, SpoolLost, exit_info
@@ -78,11 +80,11 @@ def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resolve) ->
         return base
     here = loop.attempt is not None and loop.attempt.machine == hosting.machine
     if not here or not generation.path.is_dir():
-        return _with(base, generation, note="" if here else "it ran on another machine")
+        return _unseen(base, loop.attempt, generation.name, here=here)
     seen = look_at(generation)
     alive = seen.shim_alive and seen.exit is None
     verdict = None if alive else tree_dead(generation)
-    exit = exit_info(seen.exit) if seen.exit is not None else None
+    ended = exit_info(seen.exit) if seen.exit is not None else None
     terminal, readable, note = None, agent is not None, seen.fault
     if agent is not None and turn is not None and not alive:
         terminal, lost = _spool_terminal(hosting, agent, loop, generation, turn)
@@ -96,7 +98,7 @@ def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resolve) ->
         found=True,
         alive=alive,
         started=seen.agent_pid > 0,
-        exit=exit,
+        exit=ended,
         landing=_landing(turn, seen),
         terminal=terminal,
         readable=readable,
@@ -105,15 +107,20 @@ def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resolve) ->
     )
 
 
-def _with(base: AgentFacts, generation: Generation, note: str) -> AgentFacts:
+def _unseen(base: AgentFacts, attempt: TurnAttemptStarted | None, name: str, *, here: bool) -> AgentFacts:
+    """Its folder is not here. Its guard or shim may live on without it."""
+    recorded = attempt.processes if here and attempt is not None and attempt.boot_id == boot_id() else []
+    living = [p.pid for p in recorded if is_alive(p.pid, p.start_ticks)]
+    note = f"its folder is gone, process {living[0]} lives" if living else ""
     return AgentFacts(
         loop=base.loop,
         known=base.known,
         many_turns=base.many_turns,
         on_interrupt=base.on_interrupt,
-        generation=generation.name,
+        generation=name,
         landing="unknown",
-        note=note,
+        gone=here and not living,
+        note=note if here else "it ran on another machine",
     )
 
 

@@ -31,6 +31,9 @@ from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
 from outlast.turns.terminal import Stop
 
+LEAVE_PATIENCE = 5.0
+"""Seconds for the present step to end before it is cancelled."""
+
 
 @dataclass(eq=False)
 class SessionActor:
@@ -143,9 +146,10 @@ class SessionActor:
 
     async def quiet(self) -> None:
         """Until nothing is left to do (or only a person can go on). Raises what ended the actor."""
-        # A look at the inbox is part of it: what was admitted before this call is waited for.
-        self._quiet.clear()
-        self._bell.set()
+        if not self.ended.is_set():
+            # A look at the inbox is part of it: what was admitted before this call is waited for.
+            self._quiet.clear()
+            self._bell.set()
         await self._quiet.wait()
         if self.failure is not None:
             raise self.failure
@@ -265,7 +269,8 @@ class SessionActor:
             return
         self._stopping = True
         self._bell.set()
-        if self._task is not None:
+        if self._task is not None and not (await asyncio.wait([self._task], timeout=LEAVE_PATIENCE))[0]:
+            self._task.cancel()  # It waits for space on a full disk; nothing that is stored is lost by that.
             await asyncio.wait([self._task])
         await self._cancel_turn()
         if self.failure is None and self._closing is None:

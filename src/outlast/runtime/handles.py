@@ -7,10 +7,12 @@ the store.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from outlast.clock import now
 from outlast.errors import BusyError, RestoreError, SessionNotFoundError, UsageError
 from outlast.ids import check_label, new_id
 from outlast.journal import CaughtUp, follow, load_state, read_records
@@ -43,7 +45,7 @@ from outlast.runtime.requests import (
 from outlast.runtime.view import Gate, View, build_view
 from outlast.state.title import one_line
 from outlast.state.turn_text import TurnText
-from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind, Store
+from outlast.store.contract import Admission, Admitted, CatalogEntry, CatalogQuery, EntryKind, Store
 
 if TYPE_CHECKING:
     from outlast.runtime.actor import SessionActor
@@ -173,8 +175,6 @@ class Session:
         return Turn(self, request_id)
 
     async def _exists(self, agent: str | None) -> bool:
-        from outlast.store.contract import CatalogQuery
-
         rows = await self._backing.store.list(CatalogQuery(prefix=self.id))
         for row in rows:
             if row.entry.session == self.id:
@@ -255,10 +255,7 @@ class Session:
                 return
             self._raise_if_unserved()
             self._backing.serve(self.id)
-            try:
-                await asyncio.wait_for(bell.wait(), LOOK_AGAIN)
-            except TimeoutError:
-                pass
+            await _rung(bell)
 
     def _raise_if_unserved(self) -> None:
         failed = self._backing.serving_failed(self.id)
@@ -295,7 +292,7 @@ class Session:
         return Answer("gone")
 
     async def cancel(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
-        """Cancel the running turn (or `turn`, also while it waits): it ends as cancelled, the queue is held."""
+        """Cancel the running turn, or `turn` (also a waiting one): it is cancelled, the queue is held."""
         return await self._command("cancel", StopRequest(turn=turn or await self._running()), actor)
 
     async def kill(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
@@ -349,10 +346,7 @@ class Session:
                 self._raise_if_unserved()
                 if self._backing.actor(self.id) is None and not await self._owned():
                     return None
-                try:
-                    await asyncio.wait_for(bell.wait(), LOOK_AGAIN)
-                except TimeoutError:
-                    pass
+                await _rung(bell)
 
     async def _owned(self) -> bool:
         return await self._backing.store.holder(self.id) is not None
@@ -408,6 +402,12 @@ class Session:
         await self._owner().detach()
 
 
+async def _rung(bell: asyncio.Event) -> None:
+    """Until the bell rings; a look in between finds an owner that died without a word."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(bell.wait(), LOOK_AGAIN)
+
+
 _TERMINALS = (TurnDone, TurnFailed, TurnInterrupted, TurnParked)
 
 
@@ -426,8 +426,6 @@ def _found(record: Record, turn: str, found: Terminal | None) -> Terminal | None
 
 
 def _catalog(session: str, opening: Opening) -> CatalogEntry:
-    from outlast.clock import now
-
     at = now()
     return CatalogEntry(
         session=session,

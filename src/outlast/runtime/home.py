@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def machine_id() -> str:
-    """A name for this machine that stays over reboots: machine-id(5) where there is one, else the host name."""
+    """A name for this machine that stays over reboots: machine-id(5), else the host name."""
     for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
         try:
             text = path.read_text(encoding="ascii").strip()

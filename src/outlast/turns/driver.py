@@ -34,7 +34,8 @@ from outlast.records.types import (
 )
 from outlast.state.model import OpenTurn
 from outlast.turns import patience
-from outlast.turns.host import AgentHost, Hosting, LaunchFailure, SpoolLost, input_digest
+from outlast.turns.host import AgentHost, Hosting, SpoolLost, input_digest
+from outlast.turns.launch import LaunchFailure
 from outlast.turns.merge import TEXT_LIMIT, Merger, Place
 from outlast.turns.terminal import Ending, Stop, close
 
@@ -101,7 +102,10 @@ class LoopDriver:
         try:
             host = await self._ready(turn)
         except LaunchFailure as failed:
-            await self._append_terminal(turn, Ending(failure=failed.failure, phase="host_launch"))
+            await self.end_agent(0.0)
+            await self._append_terminal(
+                turn, Ending(failure=failed.failure, phase="host_launch", stop=self.stop)
+            )
             return
         await self._converse(turn, content, host)
 
@@ -155,8 +159,7 @@ class LoopDriver:
         """Go on with a living agent of an earlier owner that is between turns."""
         self.host = host
         merger = Merger(Place(self.loop, None, self.agent.kind), self.journal.state.loops[self.loop])
-        while self._take_in(host, merger):
-            await asyncio.sleep(0)
+        await self._take_all(host, merger)
         if merger.pending:
             await patience.append(self.journal, merger.take())
 
@@ -218,6 +221,8 @@ class LoopDriver:
         folded_at = host.intake.started_at_frame
         while True:
             more = self._take_in(host, merger)
+            if not host.alive and host.intake.exit is None and not more:
+                await self._see_end(host, merger)
             now = monotonic()
             over = self._over(host, merger)
             if merger.pending and (
@@ -225,7 +230,7 @@ class LoopDriver:
             ):
                 clocks.flushed = now
                 if not over:
-                    await self._flush(turn, merger)
+                    await self._flush(turn, host, merger)
             if over:
                 break
             if more:
@@ -240,6 +245,14 @@ class LoopDriver:
             await self._wait(host, merger, clocks)
         await self._append_terminal(turn, self._ending(host, merger, clocks), merger.take())
         await self._after_turn(host)
+
+    async def _see_end(self, host: AgentHost, merger: Merger) -> None:
+        """The connection to the shim has ended: another owner has it, or it died and its guard cleans up."""
+        if host.taken:
+            self.journal.lost.set()
+        self.journal.raise_if_lost()
+        await host.see_end()
+        await self._take_all(host, merger)
 
     def _ending(self, host: AgentHost, merger: Merger, clocks: _Clocks) -> Ending:
         ended, failure = merger.ended, None
@@ -260,14 +273,21 @@ class LoopDriver:
                 merger.add(item)
         return more
 
+    async def _take_all(self, host: AgentHost, merger: Merger) -> None:
+        while self._take_in(host, merger):  # noqa: ASYNC110 - it lets others run; nothing is waited for
+            await asyncio.sleep(0)
+
     def _over(self, host: AgentHost, merger: Merger) -> bool:
         """Whether the turn can be closed: its agent is gone, or it serves many turns and has ended this."""
         if host.intake.exit is not None or not host.alive:
             return True
         return merger.ended is not None and self.agent.capabilities.many_turns
 
-    async def _flush(self, turn: str, merger: Merger) -> None:
+    async def _flush(self, turn: str, host: AgentHost, merger: Merger) -> None:
         drafts = merger.take()
+        if any(isinstance(draft.body, GateOpened) for draft in drafts):
+            # A person may take longer than an orphan is given: said before anybody sees the gate.
+            await host.set_orphan_grace(None)
         faults.point("turn.events.before_append")
         await patience.append(self.journal, drafts)
         faults.point("turn.events.after_append")
@@ -276,9 +296,6 @@ class LoopDriver:
                 await self._apply_policy(turn, draft.body)
 
     async def _apply_policy(self, turn: str, gate: GateOpened) -> None:
-        if self.host is not None:
-            # A person may take longer than any clock allows an orphan.
-            await self.host.set_orphan_grace(None)
         choice = await self.policy(gate.gate, gate)
         if choice is None or gate.gate not in self.journal.state.gates:
             return
@@ -321,7 +338,7 @@ class LoopDriver:
         if item is None:
             return False
         if merger.pending:  # Nothing is said to the agent before what it said is durable.
-            await self._flush(turn, merger)
+            await self._flush(turn, host, merger)
             return True
         await self._write(turn, host, item)
         return True
@@ -343,6 +360,8 @@ class LoopDriver:
         """Apply the deadlines: a stop that is not obeyed, an agent that has said all, idle and total."""
         now = monotonic()
         fold = host.intake.fold
+        if not self._asks():
+            await host.set_orphan_grace(self.agent.orphan_grace)
         if self.stop is not None and clocks.stop_since is None:
             clocks.stop_since = now
         if fold.ending and clocks.ending_since is None:
@@ -381,13 +400,28 @@ class LoopDriver:
 
     async def _wait(self, host: AgentHost, merger: Merger, clocks: _Clocks) -> None:
         """Until the spool grows, the shim goes, somebody wakes us or a deadline may have come."""
-        timeout = FLUSH_INTERVAL if merger.pending else 1.0
-        if clocks.stop_since is not None or clocks.ending_since is not None:
-            timeout = min(timeout, 0.1)
-        await host.wait(self._wake, timeout)
+        await host.wait(self._wake, self._patience(host, merger, clocks))
         self._wake.clear()
         if self.journal.lost.is_set():
             self.journal.raise_if_lost()
+
+    def _patience(self, host: AgentHost, merger: Merger, clocks: _Clocks) -> float | None:
+        """Seconds until a deadline may have come; None: there is none."""
+        now = monotonic()
+        due: list[float] = []
+        if merger.pending:
+            due.append(clocks.flushed + FLUSH_INTERVAL - now)
+        if not clocks.killed:
+            if clocks.stop_since is not None:
+                due.append(clocks.stop_since + CANCEL_GRACE - now)
+            if clocks.ending_since is not None:
+                due.append(clocks.ending_since + END_GRACE - now)
+            if self.agent.idle_timeout is not None and not host.intake.fold.open_calls and not self._asks():
+                due.append(self.agent.idle_timeout - host.idle_seconds())
+            if self.agent.total_timeout is not None:
+                due.append(clocks.begun + self.agent.total_timeout - now)
+        # Rounded up a little: a wake-up before the deadline would only be followed by another.
+        return max(0.001, min(due) + 0.001) if due else None
 
     async def _append_terminal(self, turn: str, ending: Ending, before: Sequence[Draft] = ()) -> None:
         if any(isinstance(draft.body, GateOpened) for draft in before):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,10 +25,8 @@ from outlast.keep import (
     AgentFolder,
     Claim,
     ExitRecord,
-    FolderLockHeldError,
     Generation,
     InputRefusedError,
-    KeepError,
     LaunchFailedError,
     LaunchRequest,
     RequestRefusedError,
@@ -37,15 +36,15 @@ from outlast.keep import (
     SpoolFrame,
     SpoolGapError,
     SpoolReader,
-    TreeNotDeadError,
-    kill_marked,
+    Verified,
     probe,
-    start_idle,
+    tree_dead,
 )
 from outlast.keep.reader import Exit, OutputChunk, StdinClosed
 from outlast.keep.reader import InputLine as InputFrame
 from outlast.records.types import Process
 from outlast.state.model import Loop
+from outlast.turns import launch
 from outlast.turns.intake import (
     ExitSeen,
     InputSeen,
@@ -58,22 +57,12 @@ from outlast.turns.intake import (
 
 BITE = 1 << 20
 """Bytes of spool that are folded before others get their turn."""
-PATIENCE = 10.0
-"""Seconds for an earlier shim, or its guard, to be gone after it was told to end."""
 INPUT_RETRY = 0.2
 """Seconds after which an input that a full disk or a busy pipe refused is tried again."""
 
 
 class SpoolLost(Exception):  # noqa: N818 - becomes evidence
     """The rest of a spool cannot be read; what came before it has been."""
-
-
-class LaunchFailure(Exception):  # noqa: N818 - becomes a receipt
-    """The agent could not be started."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +101,7 @@ class AgentHost:
         self._read = intake.started_at_frame
         self._client: ShimClient | None = None
         self._last_frame_at = boottime()
-        self._retry_input_at = 0.0
+        self._grace: float | None = -1.0
 
     # --- making one ----------------------------------------------------------------------------
 
@@ -121,7 +110,7 @@ class AgentHost:
         """A shim that holds the folder's lock and has started nothing yet. Whatever lived there before is
         ended first, verified. Raises LaunchFailure, KeepError (a later owner has been here)."""
         folder = AgentFolder.create(hosting.folder(loop.loop).path)
-        generation = await _start_idle(folder, hosting.claim)
+        generation = await launch.begin(folder, hosting.claim)
         host = cls(generation, _intake(hosting, agent, loop, generation, fresh=True), hosting, agent)
         host._loop = loop
         host._learn_processes()
@@ -130,7 +119,8 @@ class AgentHost:
 
     @classmethod
     async def attach(cls, hosting: Hosting, agent: Agent, loop: Loop, generation: Generation) -> AgentHost:
-        """Become the owner of a living agent; nothing is created anew. Raises KeepError."""
+        """Become the owner of a living agent; nothing is created anew, its orphan grace stays as it was set.
+        Raises KeepError."""
         host = cls(generation, _intake(hosting, agent, loop, generation, fresh=False), hosting, agent)
         host._learn_processes()
         await host._connect()
@@ -145,7 +135,6 @@ class AgentHost:
         client = await ShimClient.connect(self.generation)
         try:
             await client.attach(self._hosting.claim)
-            await client.set_grace(self._agent.orphan_grace)
         except BaseException:
             await client.close()
             raise
@@ -176,6 +165,21 @@ class AgentHost:
     def alive(self) -> bool:
         """We own it and its shim is there."""
         return self._client is not None and not self._client.lost.is_set()
+
+    @property
+    def taken(self) -> bool:
+        """A later owner has it now."""
+        lost = self._client.lost_by if self._client is not None else None
+        return lost is not None and lost.reason == "taken"
+
+    async def see_end(self) -> None:
+        """The shim is gone: wait until its last word, or its guard's, is in the spool, or until nothing of
+        the tree lives. Bounded."""
+        deadline = boottime() + int(launch.PATIENCE * 1e9)
+        while not isinstance(tree_dead(self.generation), Verified):  # noqa: ASYNC110 - a guard rings no bell
+            if boottime() > deadline:
+                return
+            await asyncio.sleep(launch.POLL)
 
     def idle_seconds(self) -> float:
         """Since the agent's newest frame, on the clock that the spool's times are of."""
@@ -211,8 +215,8 @@ class AgentHost:
         if seen is not None:
             yield from self.intake.feed(seen, begin, frame.end)
 
-    async def wait(self, wake: asyncio.Event, timeout: float) -> None:
-        """Until the spool has more, the shim is gone, `wake` is set, or `timeout` seconds are over."""
+    async def wait(self, wake: asyncio.Event, seconds: float | None) -> None:
+        """Until the spool has more, the shim is gone, `wake` is set, or `seconds` are over (None: never)."""
         client = self._client
         if client is None:
             return
@@ -222,7 +226,7 @@ class AgentHost:
             asyncio.ensure_future(wake.wait()),
         ]
         try:
-            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
@@ -231,8 +235,9 @@ class AgentHost:
 
     async def start(self) -> None:
         """START: execute the agent. Raises LaunchFailure, KeepError (a later owner came first)."""
-        assert self._client is not None and self._loop is not None
-        loop = self._loop
+        client, loop = self._client, self._loop
+        if client is None or loop is None:
+            raise RuntimeError("only an idle host can be started")
         context = LaunchContext(
             session=self._hosting.session,
             loop=loop.loop,
@@ -244,14 +249,14 @@ class AgentHost:
         try:
             spec = self._agent.launch(context)
         except AgentError as error:
-            raise LaunchFailure(Failure("exit_nonzero", str(error), exit_status=127)) from error
+            raise launch.LaunchFailure(Failure("exit_nonzero", str(error), exit_status=127)) from error
         try:
-            await self._client.start(
+            await client.start(
                 LaunchRequest(argv=spec.argv, env=dict(spec.env), cwd=spec.cwd, input_limit=spec.input_limit)
             )
         except LaunchFailedError as error:
             status = 127 if error.stage != "cwd" else 126
-            raise LaunchFailure(Failure("exit_nonzero", error.message, exit_status=status)) from error
+            raise launch.LaunchFailure(Failure("exit_nonzero", error.message, exit_status=status)) from error
 
     async def write(self, seq: int, item: InputLine | CloseStdin) -> str | None:
         """Give the agent a line as input `seq`; None when it is accepted, else why it was refused. A refused
@@ -277,41 +282,35 @@ class AgentHost:
         """End the agent's tree: SIGTERM, `grace` seconds, SIGKILL, until nothing of it is left."""
         if self._client is None:
             return
-        try:
+        # If the shim is gone, its end (or its next owner) shows in the spool.
+        with contextlib.suppress(ShimGoneError, RequestRefusedError):
             await self._client.kill(grace)
-        except (ShimGoneError, RequestRefusedError):
-            return  # Its end, or its next owner, shows in the spool.
 
     async def end(self, grace: float) -> None:
         """End it and let go of it; returns when its shim and guard are gone."""
         await self.kill(grace)
         await self.forget()
-        await _gone(self.generation)
+        await launch.gone(self.generation)
 
     async def set_orphan_grace(self, seconds: float | None) -> None:
         """How long it may go on unowned and silent; None: for ever."""
-        if self._client is not None:
-            try:
+        if self._client is not None and self._grace != seconds:
+            with contextlib.suppress(ShimGoneError, RequestRefusedError):
                 await self._client.set_grace(seconds)
-            except (ShimGoneError, RequestRefusedError):
-                return
+                self._grace = seconds
 
     async def trim(self, offset: int) -> None:
         """Let go of the spool below `offset`: the journal holds what was there."""
         if self._client is not None:
-            try:
+            with contextlib.suppress(ShimGoneError, RequestRefusedError):
                 await self._client.trim(offset)
-            except (ShimGoneError, RequestRefusedError):
-                return
 
     async def detach(self) -> None:
         """Leave it to its shim."""
         client, self._client = self._client, None
         if client is not None:
-            try:
+            with contextlib.suppress(ShimGoneError, RequestRefusedError):
                 await client.detach()
-            except (ShimGoneError, RequestRefusedError):
-                pass
             await client.close()
 
     async def forget(self) -> None:
@@ -365,51 +364,3 @@ def exit_info(record: ExitRecord) -> ExitInfo:
 def input_digest(line: bytes) -> str:
     """The digest of an input line, as `InputReserved` records it."""
     return hashlib.sha256(line).hexdigest()
-
-
-async def _start_idle(folder: AgentFolder, claim: Claim) -> Generation:
-    """Start an idle shim; end whatever an earlier owner left in the folder first."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while True:
-        try:
-            return await start_idle(folder, claim)
-        except (FolderLockHeldError, TreeNotDeadError) as busy:
-            if asyncio.get_running_loop().time() > deadline:
-                raise LaunchFailure(
-                    Failure("unknown", f"an earlier agent could not be ended: {busy.message}")
-                ) from busy
-            await _end_earlier(folder, claim)
-
-
-async def _end_earlier(folder: AgentFolder, claim: Claim) -> None:
-    latest = folder.latest()
-    if latest is None:
-        await asyncio.sleep(0.02)
-        return
-    try:
-        client = await ShimClient.connect(latest)
-    except ShimGoneError:
-        await asyncio.to_thread(kill_marked, latest, seconds=1.0)
-        await asyncio.sleep(0.02)
-        return
-    try:
-        await client.attach(claim)
-        await client.kill(0.0)
-    except ShimGoneError:
-        await asyncio.sleep(0.02)
-    finally:
-        await client.close()
-
-
-async def _gone(generation: Generation) -> None:
-    """Until the generation's shim has let its folder go (it ends right after its last word)."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while asyncio.get_running_loop().time() < deadline:
-        try:
-            with generation.folder.locked():
-                return
-        except FolderLockHeldError:
-            await asyncio.sleep(0.005)
-
-
-__all__ = ["AgentHost", "Hosting", "KeepError", "LaunchFailure", "SpoolLost", "exit_info", "input_digest"]

@@ -101,8 +101,9 @@ class Merger:
                 self.urgent = True
             case TurnEnded():
                 # The first end counts: an agent that says it twice has said it once.
-                self.ended = self.ended or event
-                self.urgent = True
+                if event.turn == self.place.turn:
+                    self.ended = self.ended or event
+                    self.urgent = True
             case _:
                 pass
 

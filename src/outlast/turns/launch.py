@@ -1,0 +1,81 @@
+"""Making room for a new agent life: whatever an earlier owner left in the folder is ended first, verified."""
+
+from __future__ import annotations
+
+import asyncio
+
+from outlast.agents.contract import Failure
+from outlast.keep import (
+    AgentFolder,
+    Claim,
+    FolderLockHeldError,
+    Generation,
+    ShimClient,
+    ShimGoneError,
+    StartFailedError,
+    TreeNotDeadError,
+    kill_marked,
+    start_idle,
+)
+
+PATIENCE = 10.0
+"""Seconds for an earlier shim, or its guard, to be gone after it was told to end."""
+POLL = 0.02
+
+
+class LaunchFailure(Exception):  # noqa: N818 - becomes a receipt
+    """The agent could not be started."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+async def begin(folder: AgentFolder, claim: Claim) -> Generation:
+    """Start an idle shim that holds the folder's lock.
+
+    Raises LaunchFailure when what was there before cannot be ended or no shim can be started, KeepError
+    when a later owner has been here.
+    """
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        try:
+            return await start_idle(folder, claim)
+        except StartFailedError as failed:
+            raise LaunchFailure(Failure("unknown", failed.message)) from failed
+        except (FolderLockHeldError, TreeNotDeadError) as busy:
+            if asyncio.get_running_loop().time() > deadline:
+                message = f"an earlier agent could not be ended: {busy.message}"
+                raise LaunchFailure(Failure("unknown", message)) from busy
+            await _end_earlier(folder, claim)
+
+
+async def _end_earlier(folder: AgentFolder, claim: Claim) -> None:
+    latest = folder.latest()
+    if latest is None:
+        await asyncio.sleep(POLL)
+        return
+    try:
+        client = await ShimClient.connect(latest)
+    except ShimGoneError:
+        await asyncio.to_thread(kill_marked, latest, seconds=1.0)
+        await asyncio.sleep(POLL)
+        return
+    try:
+        await client.attach(claim)
+        await client.kill(0.0)
+    except ShimGoneError:
+        await asyncio.sleep(POLL)
+    finally:
+        await client.close()
+
+
+async def gone(generation: Generation) -> None:
+    """Until the generation's shim has let its folder go (it ends right after its last word)."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while asyncio.get_running_loop().time() < deadline:
+        try:
+            with generation.folder.locked():
+                return
+        except FolderLockHeldError:
+            await asyncio.sleep(0.005)
