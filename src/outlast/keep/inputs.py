@@ -222,7 +222,7 @@ class Inputs:
         self._spool.note(frames.STDIN_CLOSED, flags=frames.EOF)
 
     def refuse(self) -> None:
-        """Take and write nothing any more; the pipe stays open, so that a kill is not first an end of file."""
+        """Take and write nothing any more; the pipe stays open, so that a kill is no end of file."""
         self.void()
         self.open = False
         self._jobs.clear()

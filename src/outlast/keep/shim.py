@@ -36,7 +36,7 @@ class Refused(Exception):  # noqa: N818 - becomes the report to the starter
 class Lines:
     """The shim's inheritance from the guard: descriptors, and who the guard is."""
 
-    __slots__ = ("ack", "folder", "guard", "report", "said")
+    __slots__ = ("ack", "folder", "guard", "lock", "report", "said")
 
     def __init__(self, guard: int, folder: int, report: int, said: int, ack: int) -> None:
         self.guard = guard
@@ -44,6 +44,13 @@ class Lines:
         self.report = report
         self.said = said
         self.ack = ack
+        self.lock = -1
+
+    def let_go(self) -> None:
+        """Give the folder free, before anyone is told that this shim is done with it."""
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
 
 
 class Place:
@@ -75,9 +82,11 @@ def run(setup: Fields, lines: Lines) -> int:
         place = _take_place(setup, lines)
         loop = _settle(place, lines)
     except Refused as refused:
+        lines.let_go()
         _report(lines.report, {"code": refused.code, "text": refused.text, "number": refused.number})
         return 1
     except (OSError, DiskRefused) as error:
+        lines.let_go()
         number = error.errno if isinstance(error, OSError) and error.errno else 0
         _report(lines.report, {"code": "failed", "text": str(error), "number": number})
         return 1
@@ -97,10 +106,10 @@ def _report(fd: int, values: dict[str, str | int | bytes | list[bytes] | None]) 
 def _take_place(setup: Fields, lines: Lines) -> Place:
     """Lock, floor, and the proof that nothing of an earlier generation lives. Raises Refused, OSError."""
     claim = Claim(setup)
-    lock = os.open(layout.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=lines.folder)
+    lines.lock = os.open(layout.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=lines.folder)
     point("keep.lock.before")
     deadline = time.monotonic() + _LOCK_PATIENCE
-    while not layout.try_lock(lock):
+    while not layout.try_lock(lines.lock):
         # Whoever raises the floor holds the lock for a moment; a shim holds it for its life.
         if time.monotonic() > deadline:
             raise Refused("lock_held", "another shim (or an owner that raises the floor) holds the folder")
@@ -151,13 +160,14 @@ def _settle(place: Place, lines: Lines) -> _Loop:
     spool = Spool(place.fd, place.boot)
     door = Door(place.fd, (shim, lines.guard), place.marker)
     os.fsync(place.fd)
-    return _Loop(Desk(place, spool, lines.said), door)
+    return _Loop(Desk(place, spool, lines.said), door, lines)
 
 
 class _Loop:
     """One thread, one poll: sockets, pipes, deaths, deadlines. Idle, it does not wake."""
 
-    def __init__(self, desk: Desk, door: Door) -> None:
+    def __init__(self, desk: Desk, door: Door, lines: Lines) -> None:
+        self._lines = lines
         self._desk = desk
         self._door = door
         self._poll = select.poll()
@@ -183,8 +193,9 @@ class _Loop:
                     desk.peers[peer.fd] = peer
             desk.serve(ready)
             desk.tick()
-        desk.farewell()
         self._door.close()
+        self._lines.let_go()
+        desk.farewell()
         return 0
 
     def _watch(self) -> None:

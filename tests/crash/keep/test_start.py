@@ -1,0 +1,240 @@
+"""Starting in two steps: an owner that wakes late starts nothing, and an agent starts clean."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from outlast.keep import (
+    BelowFloorError,
+    FolderLockHeldError,
+    LaunchFailedError,
+    LaunchRequest,
+    RequestRefusedError,
+    ShimGoneError,
+    SpoolReader,
+    Verified,
+    probe,
+    raise_floor,
+    start_idle,
+    tree_dead,
+)
+from outlast.keep.reader import Started
+
+if TYPE_CHECKING:
+    from .conftest import Keep, Tools
+
+STARTS = """
+with open(os.environ["ROOT"] + "/starts", "a") as file:
+    file.write("once\\n")
+print("here")
+sys.stdin.read()
+"""
+
+LATE = """
+async def main():
+    generation = await start_idle(folder, claim(1))
+    client = await ShimClient.connect(generation)
+    await client.attach(claim(1))
+    say("attached", generation.number)
+    try:
+        await client.start(launch(sys.argv[2] + "/agent.py"))
+        say("started")
+    except KeepError as error:
+        say(error.code)
+    try:
+        await start_idle(folder, claim(1))
+        say("a second shim")
+    except KeepError as error:
+        say(error.code)
+asyncio.run(main())
+"""
+
+
+async def test_double_agent(keep: Keep, tools: Tools) -> None:
+    """An owner stopped between its attach and START wakes after another took over: one agent, never two."""
+    request = keep.launch(STARTS)
+    late = keep.runtime(LATE, faults="keep.start.send=stop")
+    assert (await keep.hear(late)).startswith("attached")
+    await tools.until(lambda: _state(late.pid) == "T", "the first owner is stopped")
+    generation = keep.folder.latest()
+    assert generation is not None
+    second = await keep.attach(generation, 2)
+    await second.start(request)
+    await keep.follow(second, tools.has(b"here"))
+    late.send_signal(signal.SIGCONT)
+    assert await keep.hear(late) == "shim_gone"
+    assert await keep.hear(late) == "folder_lock_held"
+    assert (keep.root / "starts").read_text() == "once\n"
+
+
+async def test_an_owner_that_sleeps_past_the_start_deadline_finds_nothing_to_start(keep: Keep, tools: Tools) -> None:
+    keep.launch(STARTS)
+    late = keep.runtime(LATE, faults="keep.start.send=stop")
+    assert (await keep.hear(late)).startswith("attached")
+    generation = keep.folder.latest()
+    assert generation is not None
+    exit_record = await keep.ended(generation)
+    assert (exit_record.killed, exit_record.exit_status, exit_record.signal) == ("idle", None, None)
+    raise_floor(keep.folder, keep.claim(2))
+    late.send_signal(signal.SIGCONT)
+    assert await keep.hear(late) == "shim_gone"
+    assert await keep.hear(late) == "below_floor"
+    assert not (keep.root / "starts").exists()
+
+
+async def test_a_shim_below_the_floor_leaves_and_one_shim_holds_a_folder(keep: Keep) -> None:
+    raise_floor(keep.folder, keep.claim(5))
+    with pytest.raises(BelowFloorError) as below:
+        await start_idle(keep.folder, keep.claim(4))
+    assert below.value.floor == 5
+    with pytest.raises(BelowFloorError):
+        raise_floor(keep.folder, keep.claim(4))
+    generation, _ = await keep.idle(5)
+    with pytest.raises(FolderLockHeldError):
+        await start_idle(keep.folder, keep.claim(6))
+    with pytest.raises(FolderLockHeldError):
+        raise_floor(keep.folder, keep.claim(6))
+    facts = probe(keep.folder)
+    assert facts.lock_holder is not None
+    assert facts.latest is not None
+    assert facts.latest.generation == generation
+
+
+async def test_only_one_start_runs_and_generations_are_never_used_again(keep: Keep, tools: Tools) -> None:
+    generation, client = await keep.run(STARTS)
+    with pytest.raises(RequestRefusedError) as refused:
+        await client.start(keep.launch(STARTS))
+    assert refused.value.reason == "started"
+    await keep.follow(client, tools.has(b"here"))
+    await client.kill()
+    await keep.ended(generation)
+    later, _ = await keep.idle(2)
+    assert later.number == generation.number + 1
+    assert (keep.root / "starts").read_text() == "once\n"
+
+
+async def test_a_start_without_an_attach_is_refused(keep: Keep) -> None:
+    generation = await start_idle(keep.folder, keep.claim(1))
+    client = await keep.connect(generation)
+    with pytest.raises(RequestRefusedError) as refused:
+        await client.start(keep.launch(STARTS))
+    assert refused.value.reason == "fenced"
+
+
+@pytest.mark.parametrize(
+    ("argv", "cwd", "stage"),
+    [
+        (("no-such-program-here",), "/", "exec"),
+        (("/etc/passwd",), "/", "exec"),
+        (("/bin/true",), "/no/such/folder", "cwd"),
+    ],
+)
+async def test_a_program_that_cannot_be_executed_is_a_typed_error_and_an_ended_generation(
+    keep: Keep, argv: tuple[str, ...], cwd: str, stage: str
+) -> None:
+    generation, client = await keep.idle()
+    with pytest.raises(LaunchFailedError) as failure:
+        await client.start(LaunchRequest(argv, {"PATH": "/usr/bin:/bin"}, cwd))
+    assert failure.value.stage == stage
+    record = await keep.ended(generation)
+    assert record.launch_errno == failure.value.number
+    started = [frame for frame in SpoolReader(generation).frames() if isinstance(frame, Started)]
+    assert [(frame.pid, frame.errno, frame.stage) for frame in started] == [(0, failure.value.number, stage)]
+
+
+CLEAN = """
+os.umask(0)
+print(json.dumps({
+    "env": dict(os.environ), "fds": sorted(map(int, os.listdir("/proc/self/fd"))),
+    "sid": os.getsid(0) == os.getpid(), "cwd": os.getcwd(),
+    "status": [l.split() for l in open("/proc/self/status") if l.startswith(("SigBlk", "SigIgn"))],
+}))
+sys.stdin.read()
+"""
+
+
+async def test_env_marker(keep: Keep, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent has the given environment and the marker, its own session, default signals, its pipes."""
+    import json
+
+    monkeypatch.setenv("SECRET_OF_THE_RUNTIME", "canary")
+    leak, _ = os.pipe()
+    os.set_inheritable(leak, True)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        generation, client = await keep.run(CLEAN)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        os.close(leak)
+        os.close(_)
+    found = await keep.follow(client, tools.has(b"\n"))
+    seen = json.loads(tools.output(found))
+    marker = seen["env"].pop("OUTLAST_AGENT")
+    assert str(generation.path) not in marker
+    seen["env"].pop("LC_CTYPE", None)
+    assert seen["env"] == {"PATH": os.environ["PATH"], "ROOT": str(keep.root), "LANG": "C.UTF-8"}
+    # The fourth is the listing's own.
+    assert seen["fds"][:3] == [0, 1, 2]
+    assert len(seen["fds"]) == 4
+    assert seen["sid"]
+    assert seen["cwd"] == str(keep.root)
+    # Python itself ignores SIGPIPE (13) and SIGXFSZ (25).
+    assert dict(seen["status"]) == {"SigBlk:": "0" * 16, "SigIgn:": f"{1 << 12 | 1 << 24:016x}"}
+
+
+async def test_the_command_lines_of_guard_and_shim_hold_no_secret(keep: Keep) -> None:
+    generation, client = await keep.idle()
+    await client.start(
+        LaunchRequest((sys.executable, "-c", "import sys; sys.stdin.read()"), {"TOKEN": "canary-7"}, "/")
+    )
+    facts = probe(keep.folder).latest
+    assert facts is not None
+    assert facts.shim is not None
+    assert facts.guard is not None
+    for pid in (facts.shim.pid, facts.guard.pid):
+        for name in ("cmdline", "environ"):
+            with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: ASYNC230
+                assert b"canary-7" not in file.read()
+    for path in generation.path.iterdir():
+        if path.is_file():
+            assert b"canary-7" not in path.read_bytes()
+            assert path.stat().st_mode & 0o077 == 0
+    assert generation.path.stat().st_mode & 0o777 == 0o700
+    assert "canary-7" not in repr(LaunchRequest(("x",), {"TOKEN": "canary-7"}, "/"))
+
+
+async def test_a_folder_behind_a_symlink_works(keep: Keep, tools: Tools) -> None:
+    from outlast.keep import AgentFolder
+
+    link = keep.root / "link"
+    link.symlink_to(keep.folder.path)
+    keep.folder = AgentFolder.create(link)
+    generation, client = await keep.run(STARTS)
+    await keep.follow(client, tools.has(b"here"))
+    await client.kill()
+    assert isinstance(tree_dead(generation), Verified)
+
+
+async def test_no_shim_is_a_clear_error(keep: Keep) -> None:
+    from outlast.keep import ShimClient
+
+    with pytest.raises(ShimGoneError):
+        await ShimClient.connect(keep.folder.generation(1))
+    assert probe(keep.folder).latest is None
+    generation, client = await keep.run("pass")
+    await keep.ended(generation)
+    async with asyncio.timeout(10):
+        await client.lost.wait()
+    with pytest.raises(ShimGoneError):
+        await ShimClient.connect(generation)
+
+
+def _state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0].decode()
