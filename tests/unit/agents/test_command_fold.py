@@ -39,7 +39,7 @@ STRICT = Command(["agent"], stdin="open", require_nonce=True)
 
 
 def context(resume: str | None = None, secret: bytes = SECRET) -> FoldContext:
-    return FoldContext("chat-42", "main", "/work", resume, confirmed=resume is not None, secret=secret)
+    return FoldContext("chat-42", "main", "/w", resume, confirmed=resume is not None, secret=secret)
 
 
 def prompt(*texts: str, attempt: int = 1) -> Prompt:
@@ -104,7 +104,7 @@ def test_the_prompt_is_one_line_of_the_contract() -> None:
         "request_id": "turn-1",
         "idempotency_key": "chat-42/turn-1",
         "resume": "p-7",
-        "workspace": "/work",
+        "workspace": "/w",
         "input": [{"type": "text", "text": "hello"}, {"type": "text", "text": "world"}],
     }
 
