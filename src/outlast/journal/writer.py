@@ -168,7 +168,7 @@ def _record(draft: Draft, stamp: Stamp, row: Row) -> Record:
     return Record(
         seq=row.seq,
         epoch=row.epoch,
-        id=draft.id or stamp.id,
+        uuid=row.id,
         at=row.at,
         type=row.type,
         v=row.v,

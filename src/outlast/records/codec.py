@@ -12,6 +12,7 @@ from outlast.ids import derived_id
 from outlast.records.envelope import Cursor, Draft, Record, Stamp
 from outlast.records.registry import REGISTRY
 from outlast.records.types import BlobRef, Body
+from outlast.records.uuids import UUID_SIZE, uuid_bytes
 from outlast.store.contract import Row
 
 BLOB_LIMIT = 256 * 1024
@@ -22,8 +23,7 @@ CHAIN_SIZE = 16
 _BLOB_PREFIX = b'{"$blob":'  # no body has such a field: theirs are Python identifiers
 _CURSOR = struct.Struct(">BQQQ")
 _CURSOR_FORMAT = 1
-# seq, epoch, at, v, then the lengths of what follows; -1 is a NULL
-_CHAIN_HEADER = struct.Struct(">4q10q")
+_encode_parts = msgspec.msgpack.Encoder().encode
 
 # --- text --------------------------------------------------------------------------------------
 
@@ -93,25 +93,6 @@ def blob_ref(data: bytes) -> BlobRef:
 # --- ids and cursors ---------------------------------------------------------------------------
 
 
-def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a UUID's text. Raises InvalidRecordError."""
-    try:
-        data = bytes.fromhex(text.replace("-", ""))
-    except ValueError:
-        data = b""
-    if len(data) != 16 or uuid_text(data) != text:
-        raise InvalidRecordError(f"{text!r} is no UUID in its usual lower-case form")
-    return data
-
-
-def uuid_text(data: bytes) -> str:
-    """The text of a UUID's 16 bytes. Raises InvalidRecordError."""
-    if len(data) != 16:
-        raise InvalidRecordError(f"a record id has {len(data)} bytes instead of 16")
-    h = data.hex()
-    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
-
-
 def output_record_id(generation: str, stdout_offset: int, index: int) -> str:
     """The id of the `index`-th record made from the agent's output line that ends at `stdout_offset`: the
     same whoever takes that line in, so that a replayed append is the same record."""
@@ -165,7 +146,7 @@ def row_of(draft: Draft, body: bytes, stamp: Stamp, session: str, previous: byte
     )
     try:
         return Row(*row[:-1], chain_of(previous, session, row))
-    except (UnicodeEncodeError, struct.error) as error:
+    except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidRecordError(f"the coordinates of this {name} cannot be stored: {error}") from error
 
 
@@ -175,10 +156,12 @@ def record_of(row: Row, session: str, body: bytes | None = None) -> Record:
     the session's id."""
     seq, epoch, id_, at, type_, v, loop, turn, cause, actor, cursor, stored, chain = row
     try:
+        if len(id_) != UUID_SIZE:
+            raise InvalidRecordError(f"a record id has {len(id_)} bytes instead of {UUID_SIZE}")
         return Record(
             seq,
             epoch,
-            uuid_text(id_),
+            id_,
             at,
             type_,
             v,
@@ -196,21 +179,7 @@ def record_of(row: Row, session: str, body: bytes | None = None) -> Record:
 
 
 def chain_of(previous: bytes, session: str, row: Row) -> bytes:
-    """First 16 bytes of SHA-256 over the previous chain, the session id and every stored byte of the row
-    but its own chain. Every part is preceded by its length; NULL is not empty."""
-    seq, epoch, id_, at, type_, v, loop, turn, cause, actor, cursor, body, _ = row
-    parts = (
-        previous,
-        session.encode(),
-        id_,
-        type_.encode(),
-        None if loop is None else loop.encode(),
-        None if turn is None else turn.encode(),
-        None if cause is None else cause.encode(),
-        None if actor is None else actor.encode(),
-        cursor,
-        body,
-    )
-    sizes = [-1 if part is None else len(part) for part in parts]
-    header = _CHAIN_HEADER.pack(seq, epoch, at, v, *sizes)
-    return hashlib.sha256(b"".join([header, *filter(None, parts)])).digest()[:CHAIN_SIZE]
+    """First 16 bytes of SHA-256 over the previous chain, the session id and every stored byte of the row but
+    its own chain, as one MessagePack array: there every part is preceded by its kind and length, and nil
+    is not empty."""
+    return hashlib.sha256(_encode_parts((previous, session, *row[:-1]))).digest()[:CHAIN_SIZE]

@@ -9,6 +9,7 @@ import msgspec
 
 from outlast.records.registry import REGISTRY
 from outlast.records.types import Body
+from outlast.records.uuids import uuid_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Record(msgspec.Struct, frozen=True):
 
     seq: int
     epoch: int
-    id: str
+    uuid: bytes
+    """The 16 bytes of `id`."""
     at: int
     """UTC, microseconds; for people, never for order."""
     type: str
@@ -69,6 +71,11 @@ class Record(msgspec.Struct, frozen=True):
     cursor: Cursor | None
     body: Body
     chain: bytes
+
+    @property
+    def id(self) -> str:
+        """The record's UUID as text. Made when asked for: a replay asks for none."""
+        return uuid_text(self.uuid)
 
     @property
     def public(self) -> bool:

@@ -24,12 +24,11 @@ from outlast.records.codec import (
     output_record_id,
     record_of,
     row_of,
-    uuid_bytes,
-    uuid_text,
 )
 from outlast.records.envelope import Cursor, Draft, Record, Stamp
 from outlast.records.public import public_json, public_line
 from outlast.records.registry import REGISTRY, Registry, Upcast
+from outlast.records.uuids import uuid_bytes, uuid_text
 from outlast.store.contract import Row
 
 STAMP = Stamp(7, 2, derived_id("a record"), 1_764_428_400_000_001)
@@ -330,7 +329,7 @@ def test_a_row_and_its_record_say_the_same() -> None:
     assert record == Record(
         7,
         2,
-        derived_id("own"),
+        uuid_bytes(derived_id("own")),
         STAMP.at,
         "TurnDone",
         1,
@@ -346,11 +345,14 @@ def test_a_row_and_its_record_say_the_same() -> None:
 
 def test_a_draft_without_an_id_gets_that_of_the_journal() -> None:
     assert record_of(row(Draft(t.SessionStopped(reason="r"))), "session").id == STAMP.id
+    own = Draft(t.SessionStopped(reason="r"), id=derived_id("own"))
+    assert record_of(row(own), "session").id == derived_id("own")
 
 
-def test_an_unreadable_record_names_its_session() -> None:
+@pytest.mark.parametrize("damage", [{"body": b"{"}, {"id": b"short"}, {"cursor": b"?"}], ids=str)
+def test_an_unreadable_record_names_its_session(damage: dict[str, Any]) -> None:
     with pytest.raises(InvalidRecordError) as caught:
-        record_of(FULL._replace(body=b"{"), "chat-42")
+        record_of(FULL._replace(**damage), "chat-42")
     assert caught.value.session_id == "chat-42"
 
 
