@@ -35,10 +35,7 @@ def read_prompt(prompt: str) -> str:
 
     Raises InputError for bytes that are not UTF-8 and UsageError for an empty prompt.
     """
-    if prompt == "-":
-        text = _decode_stdin(sys.stdin.buffer.read())
-    else:
-        text = _decode_argument(prompt)
+    text = _decode_stdin(sys.stdin.buffer.read()) if prompt == "-" else _decode_argument(prompt)
     if not text:
         raise UsageError("the prompt is empty", hint="give some text, or `-` to read it from standard input")
     return text

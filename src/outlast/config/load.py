@@ -145,7 +145,7 @@ def _merge(user: FileSettings, project: FileSettings, about: Project | None) -> 
     complete: dict[str, AgentSettings] = {}
     for name, agent in merged.items():
         kind = agent.kind or _implied_kind(name)
-        if kind is None and not trusted:
+        if kind is None and not trusted and name not in user.agents:
             continue  # what would have said which program it is was left out
         if kind is None:
             raise ConfigError(

@@ -1,0 +1,140 @@
+"""A user at a shell: a folder, a state folder, a scripted agent, and `outlast` as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from outlast.testing import agents
+
+DEADLINE = 30.0
+OUTLAST = (sys.executable, "-m", "outlast")
+POLL = 0.01
+
+
+class Shell:
+    """Runs `outlast` in `folder` with a state folder of its own; `close` ends what is still there."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "work"
+        self.state = root / "state"
+        self.config = root / "config.toml"
+        self.effects = root / "effects"
+        self.folder.mkdir()
+        self.environ = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(root),
+            "OUTLAST_STATE_DIR": str(self.state),
+            "OUTLAST_CONFIG": str(self.config),
+            "LC_ALL": "C.UTF-8",
+        }
+        self.agents(scripted=agents.command(agents.SCRIPTED, "--effects", str(self.effects)))
+        self._running: list[subprocess.Popen[str]] = []
+
+    def agents(self, **commands: tuple[str, ...]) -> None:
+        """Describe command agents in the user's configuration."""
+        sections = [
+            f'[agents.{name}]\nkind = "command"\nstdin = "open"\ncommand = {json.dumps(command)}\n'
+            for name, command in commands.items()
+        ]
+        # A codex that cannot be found keeps the one of the test environment out of the way.
+        self.config.write_text("".join(sections))
+
+    def run(self, *arguments: str, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> Ran:
+        """Run to the end."""
+        done = subprocess.run(
+            [*OUTLAST, *arguments],
+            cwd=self.folder,
+            env=dict(self.environ if environ is None else environ),
+            input=stdin,
+            capture_output=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        """Start, and end with the test."""
+        streams: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        }
+        process = subprocess.Popen(
+            [*OUTLAST, *arguments], cwd=self.folder, env=self.environ, text=True, **(streams | options)
+        )
+        self._running.append(process)
+        return process
+
+    def json(self, *arguments: str) -> Any:
+        """What a command prints as JSON; it has to succeed."""
+        ran = self.run(*arguments, "--json")
+        assert ran.code == 0, ran
+        return json.loads(ran.out)
+
+    def sessions(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.json("ls")
+        return rows
+
+    def close(self) -> None:
+        for process in self._running:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=DEADLINE)
+        if (self.state / "outlast.db").exists():
+            for row in self.sessions():
+                if row["status"] in ("detached", "running", "waiting", "parked"):
+                    self.run("kill", row["id"])
+
+
+class Ran:
+    """A process that has ended."""
+
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code = code
+        self.out_bytes = out
+        self.out = out.decode("utf-8")
+        self.err = err.decode("utf-8")
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Standard output as JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error of `--json` on standard error."""
+        found = [json.loads(line) for line in self.err.splitlines()]
+        (error,) = [line for line in found if "error" in line]
+        return error
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n{self.out}\n--- stderr\n{self.err}"
+
+
+def until(fact: Callable[[], bool], what: str) -> None:
+    """Wait for a fact, with a deadline."""
+    deadline = time.monotonic() + DEADLINE
+    while not fact():
+        assert time.monotonic() < deadline, f"in vain waited for {what}"
+        time.sleep(POLL)
+
+
+def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> None:
+    os.kill(process.pid, number)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")

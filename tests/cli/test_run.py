@@ -1,0 +1,213 @@
+"""`outlast run`, as a user or a script meets it."""
+
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.cli.support import Shell
+
+TEXT = "CRLF\r\n NUL \0 emoji \N{ROCKET} and  spaces \t "
+
+
+def test_the_agents_words_are_on_stdout_and_the_way_back_on_stderr(shell: Shell) -> None:
+    ran = shell.run(
+        "run", "-a", "scripted", "[[say:first]][[tool:t1:ls:started]][[tool:t1:ls:completed]][[say:second]]"
+    )
+    assert (ran.code, ran.out) == (0, "first\nsecond\n")
+    (row,) = shell.sessions()
+    assert f"outlast resume {row['id']}" in ran.err.splitlines()[-1]
+    assert "[ls] done" in ran.err
+    assert (row["status"], row["turns"], row["agent"], row["owner"]) == ("idle", 1, "scripted", None)
+    assert row["workspace"] == str(shell.folder)
+
+
+def test_json_begins_with_the_ids_and_ends_with_the_outcome(shell: Shell) -> None:
+    ran = shell.run("run", "--json", "-a", "scripted", "[[say:hello]][[done:enough]]")
+    first, *records, last = ran.lines
+    assert set(first) == {"session", "turn"}
+    assert last == {"outcome": "done", "stop_reason": "enough", "text": "hello"}
+    assert [record["seq"] for record in records] == sorted(record["seq"] for record in records)
+    types = [record["type"] for record in records]
+    assert types[:3] == ["Fence", "SessionStarted", "LoopStarted"]
+    assert types[-1] == "TurnDone"
+    assert "AgentStateFolded" not in types
+    assert {record["turn"] for record in records} == {None, first["turn"]}
+    assert json.loads(ran.err.splitlines()[-1]) == {
+        "session": first["session"],
+        "resume": f"outlast resume {first['session']}",
+    }
+
+
+def test_a_failed_turn_exits_1_with_a_receipt(shell: Shell) -> None:
+    ran = shell.run("run", "--json", "-a", "scripted", "[[say:so far]][[signal:9]]")
+    last = ran.lines[-1]
+    assert (ran.code, last["outcome"], last["text"]) == (1, "failed", "so far")
+    error = last["receipt"]["error"]
+    assert (error["code"], error["signal"], last["receipt"]["failed_phase"]) == ("crashed", 9, "host_execute")
+    plain = shell.run("run", "-a", "scripted", "[[signal:9]]")
+    assert plain.code == 1
+    assert "crashed by signal 9 in host_execute" in plain.err
+
+
+# --- the prompt -----------------------------------------------------------------------------------
+
+
+def test_standard_input_goes_through_unchanged(shell: Shell) -> None:
+    ran = shell.run("run", "--json", "-a", "scripted", "-", stdin=TEXT.encode())
+    assert ran.lines[-1]["text"] == TEXT
+    (row,) = shell.sessions()
+    assert shell.json("show", row["id"])["turns"][0]["input"] == TEXT
+
+
+def test_a_mebibyte_goes_through_unchanged(shell: Shell) -> None:
+    text = "\N{ROCKET}0123456789\r\n" * 65536
+    ran = shell.run("run", "--json", "-a", "scripted", "-", stdin=text.encode())
+    assert ran.code == 0, ran.err
+    assert ran.lines[-1]["text"] == text
+
+
+def test_bytes_that_are_not_utf8_are_refused_with_their_place(shell: Shell) -> None:
+    ran = shell.run("run", "-a", "scripted", "-", stdin=b"abc\xff")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("outlast: standard input is not valid UTF-8: byte 3 is 0xff")
+    assert len(ran.err.splitlines()) == 1
+    assert shell.sessions() == []
+
+
+def test_an_argument_that_is_not_utf8_is_refused(shell: Shell) -> None:
+    ran = shell.run("run", "-a", "scripted", b"caf\xe9".decode("utf-8", "surrogateescape"))
+    assert ran.code == 2
+    assert "the prompt is not valid UTF-8: byte 3 is 0xe9" in ran.err
+
+
+def test_a_prompt_with_leading_dashes_goes_after_two_dashes(shell: Shell) -> None:
+    ran = shell.run("run", "-a", "scripted", "--", "--json -x")
+    assert (ran.code, ran.out) == (0, "--json -x\n")
+    refused = shell.run("run", "-a", "scripted", "--jsn")
+    assert refused.code == 2
+    assert "a prompt that begins with a dash goes after `--`" in refused.err
+
+
+@pytest.mark.parametrize("arguments", [("",), ("-",)])
+def test_an_empty_prompt_is_refused(shell: Shell, arguments: tuple[str, ...]) -> None:
+    ran = shell.run("run", "-a", "scripted", *arguments)
+    assert ran.code == 2
+    assert "the prompt is empty" in ran.err
+
+
+def test_a_c_locale_changes_no_text(shell: Shell) -> None:
+    environ = {**shell.environ, "LC_ALL": "C", "LANG": "C"}
+    ran = shell.run("run", "-a", "scripted", "\N{ROCKET} é", environ=environ)
+    assert (ran.code, ran.out) == (0, "\N{ROCKET} é\n")
+
+
+# --- agents and sessions --------------------------------------------------------------------------
+
+
+def test_without_an_agent_the_only_one_is_taken_else_they_are_listed(shell: Shell) -> None:
+    here = [row["name"] for row in shell.json("agents")]
+    ran = shell.run("run", "hello")
+    if len(here) == 1:  # no codex is installed beside
+        assert (ran.code, ran.out) == (0, "hello\n")
+    shell.agents(one=("true",), two=("true",))
+    ran = shell.run("run", "hello")
+    assert ran.code == 2
+    assert "one, two" in ran.err
+
+
+def test_an_unknown_agent_is_not_found(shell: Shell) -> None:
+    ran = shell.run("run", "--json", "-a", "other", "hello")
+    assert (ran.code, ran.error["error"]) == (3, "agent_not_found")
+    assert "scripted" in ran.error["hint"]
+
+
+def test_a_label_begins_a_session_and_goes_on_with_it(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "chat-42", "one").code == 0
+    assert shell.run("run", "--session", "chat-42", "two").code == 0
+    assert shell.run("run", "--session", "chat", "three").code == 0
+    (row,) = shell.sessions()
+    assert (row["id"], row["turns"]) == ("chat-42", 3)
+
+
+def test_a_session_keeps_its_agent(shell: Shell) -> None:
+    shell.agents(scripted=("true",), other=("true",))
+    shell.run("run", "-a", "scripted", "--session", "chat", "one")
+    ran = shell.run("run", "-a", "other", "--session", "chat", "two")
+    assert ran.code == 2
+    assert "belongs to agent scripted" in ran.err
+
+
+def test_continue_takes_the_newest_session_of_the_folder(shell: Shell) -> None:
+    nothing = shell.run("run", "-c", "hello")
+    assert nothing.code == 3
+    shell.run("run", "-a", "scripted", "--session", "older", "one")
+    shell.run("run", "-a", "scripted", "--session", "newer", "two")
+    assert shell.run("run", "-c", "three").code == 0
+    assert {row["id"]: row["turns"] for row in shell.sessions()} == {"older": 1, "newer": 2}
+    elsewhere = shell.folder / "below"
+    elsewhere.mkdir()
+    assert shell.run("run", "-c", "--workspace", str(elsewhere), "four").code == 3
+
+
+def test_a_folder_that_is_not_there_is_refused(shell: Shell) -> None:
+    ran = shell.run("run", "-a", "scripted", "--workspace", "missing", "hello")
+    assert ran.code == 2
+    assert f"there is no folder {shell.folder}/missing" in ran.err
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def test_the_same_key_is_the_same_turn_and_another_text_a_collision(shell: Shell) -> None:
+    first = shell.run("run", "--json", "-a", "scripted", "--key", "K", "[[effect:once]][[say:it]]")
+    again = shell.run("run", "--json", "-a", "scripted", "--key", "K", "[[effect:once]][[say:it]]")
+    assert first.lines[0] == again.lines[0]
+    assert first.lines[-1] == again.lines[-1]
+    assert shell.effects.read_text() == "once\n"
+    other = shell.run("run", "--json", "-a", "scripted", "--key", "K", "another text")
+    assert (other.code, other.error["error"]) == (4, "request_collision")
+
+
+def test_processes_with_one_key_meet_in_one_turn(shell: Shell) -> None:
+    """The name in the list of failures: duplicate-submit."""
+    arguments = ("run", "--json", "-a", "scripted", "--key", "K", "[[effect:{turn}]][[say:done by one]]")
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(lambda _: shell.run(*arguments), range(4)))
+    assert {ran.code for ran in runs} == {0}, runs
+    assert len({json.dumps(ran.lines[0]) for ran in runs}) == 1
+    assert {ran.lines[-1]["text"] for ran in runs} == {"done by one"}
+    (row,) = shell.sessions()
+    assert row["turns"] == 1
+    assert shell.effects.read_text() == "K\n"
+
+
+# --- output that goes away ------------------------------------------------------------------------
+
+
+def test_a_closed_pipe_ends_the_printing_and_not_the_work(shell: Shell) -> None:
+    flood = shell.start("run", "--json", "-a", "scripted", "[[messages:2000]][[effect:all of it]]")
+    assert flood.stdout is not None
+    assert flood.stderr is not None
+    assert set(json.loads(flood.stdout.readline())) == {"session", "turn"}
+    flood.stdout.close()
+    flood.stdout = None
+    assert flood.wait(30) == 0
+    assert "Traceback" not in flood.stderr.read()
+    assert shell.effects.read_text() == "all of it\n"
+
+
+def test_a_full_output_is_an_error_in_one_line_and_the_session_goes_on(shell: Shell) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        process = shell.start("run", "-a", "scripted", "hello", stdout=full, stderr=subprocess.PIPE)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "outlast: No space left on device" in err
+    assert "outlast resume" in err
+    assert "Traceback" not in err
+
+
+def test_no_colours_where_nobody_sees_them(shell: Shell) -> None:
+    ran = shell.run("run", "-a", "scripted", "[[tool:t:ls:completed]][[say:hi]]")
+    assert "\x1b" not in ran.out + ran.err
