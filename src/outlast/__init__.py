@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from outlast.journal import CaughtUp
     from outlast.records.envelope import Record
+    from outlast.runtime.backing import Delta
     from outlast.runtime.client import connect
-    from outlast.runtime.handles import Answer, Delta, Session, Settled, Turn
+    from outlast.runtime.handles import Answer, Session, Settled, Turn
     from outlast.runtime.outcome import Outcome
     from outlast.runtime.policy import allow, ask, deny
     from outlast.runtime.runtime import Runtime
@@ -38,7 +39,7 @@ __all__ = [
 _HOMES = {
     "Answer": "outlast.runtime.handles",
     "CaughtUp": "outlast.journal",
-    "Delta": "outlast.runtime.handles",
+    "Delta": "outlast.runtime.backing",
     "Outcome": "outlast.runtime.outcome",
     "Record": "outlast.records.envelope",
     "Runtime": "outlast.runtime.runtime",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
 from outlast.errors import ForkedError, UsageError
 from outlast.ids import new_id
 from outlast.runtime.actor import SessionActor
-from outlast.runtime.handles import Delta, Session
+from outlast.runtime.backing import Delta
+from outlast.runtime.handles import Session
 from outlast.store.contract import Store
 from outlast.store.url import default_url, open_store
 
@@ -47,7 +49,7 @@ class Client:
         absolute = None if workspace is None else str(Path(workspace).expanduser().absolute())
         return Session(self, session or new_id(), absolute)
 
-    # --- what a handle asks for (runtime.handles.Backing) ----------------------------------------
+    # --- what a handle asks for (runtime.backing.Backing) ----------------------------------------
 
     @property
     def store(self) -> Store:
@@ -72,7 +74,10 @@ class Client:
             raise UsageError("a new session needs an agent", hint="pass agent=…")
         return agent, workspace or str(Path.cwd())
 
-    def deltas(self, session: str) -> asyncio.Queue[Delta] | None:
+    def serving(self, session: str) -> bool:
+        return False
+
+    def listen(self, session: str) -> AbstractContextManager[asyncio.Queue[Delta]] | None:
         return None
 
 

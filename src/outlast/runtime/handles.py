@@ -7,32 +7,21 @@ the store.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from outlast.clock import now
-from outlast.errors import BusyError, RestoreError, SessionNotFoundError, UsageError
+from outlast.errors import GateNotFoundError, SessionNotFoundError, UsageError
 from outlast.ids import check_label, new_id
 from outlast.journal import CaughtUp, follow, load_state, read_records
 from outlast.records.codec import check_text
 from outlast.records.envelope import Record
-from outlast.records.types import (
-    Content,
-    GateResolved,
-    InputCancelled,
-    InputJoined,
-    OnInterrupt,
-    TurnDone,
-    TurnFailed,
-    TurnInterrupted,
-    TurnParked,
-    TurnRetried,
-    WhenBusy,
-)
+from outlast.records.types import CommandSettled, Content, GateResolved, OnInterrupt, WhenBusy
 from outlast.restore.opening import Opening, encode_opening
-from outlast.runtime.outcome import Outcome, Terminal, outcome_of
+from outlast.runtime.awaiting import TERMINALS, outcome, resolution, settling
+from outlast.runtime.backing import Backing, Delta
+from outlast.runtime.outcome import Outcome
 from outlast.runtime.requests import (
     AnswerRequest,
     CloseRequest,
@@ -44,54 +33,12 @@ from outlast.runtime.requests import (
 )
 from outlast.runtime.view import Gate, View, build_view
 from outlast.state.title import one_line
-from outlast.state.turn_text import TurnText
-from outlast.store.contract import Admission, Admitted, CatalogEntry, CatalogQuery, EntryKind, Store
+from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind
 
 if TYPE_CHECKING:
     from outlast.runtime.actor import SessionActor
 
-LOOK_AGAIN = 1.0
-"""Seconds after which a waiting caller looks whether the session still has an owner."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """Text that the agent is writing; live only, never stored."""
-
-    turn: str | None
-    text: str
-
-
 Followed = Record | CaughtUp | Delta
-
-
-class Backing(Protocol):
-    """What stands behind a handle: a Runtime or a Client."""
-
-    @property
-    def store(self) -> Store:
-        """The open store. Raises UsageError outside `async with`, ForkedError in a forked child."""
-        ...
-
-    def serve(self, session: str) -> None:
-        """Own the session in the background, if this process can and nobody else does."""
-        ...
-
-    def actor(self, session: str) -> SessionActor | None:
-        """The session's owner in this process, if it has one."""
-        ...
-
-    def serving_failed(self, session: str) -> BaseException | None:
-        """Why the last attempt to own it here failed, other than by being owned elsewhere."""
-        ...
-
-    def opening(self, agent: str | None, workspace: str | None) -> tuple[str, str]:
-        """Agent name and workspace (absolute) of a new session."""
-        ...
-
-    def deltas(self, session: str) -> asyncio.Queue[Delta] | None:
-        """A queue of live text if the session is owned here."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +60,10 @@ class Settled:
 class Turn:
     """One input on its way through. Awaiting `result()` is all it is for."""
 
-    def __init__(self, session: Session, turn: str) -> None:
+    def __init__(self, session: Session, turn: str, after: int = 0) -> None:
         self.session = session
         self.id = turn
+        self._after = after
 
     async def result(self) -> Outcome:
         """Wait for the turn's end, whoever runs it. A joined input's result is that of the turn it joined.
@@ -123,7 +71,7 @@ class Turn:
         Raises BusyError for an input given with `when_busy="reject"` while a turn was running, RestoreError
         when the session cannot be restored here.
         """
-        return await self.session.outcome(self.id)
+        return await self.session.outcome(self.id, after=self._after)
 
 
 class Session:
@@ -162,6 +110,7 @@ class Session:
         request_id = check_label(key, what="key") if key is not None else new_id()
         request = InputRequest(content=blocks, on_interrupt=on_interrupt, when_busy=when_busy)
         opening = None
+        after = (await self._backing.store.tip(self.id)).seq
         if not await self._exists(agent):
             name, workspace = self._backing.opening(agent, self._workspace)
             opening = Opening(
@@ -170,22 +119,21 @@ class Session:
                 title=title or one_line(blocks[0].text),
                 labels=labels or {},
             )
-        await self._admit("input", request_id, request, actor, opening)
+        admitted = await self._admit("input", request_id, request, actor, opening)
+        if admitted.settled is not None:
+            after = admitted.settled.seq - 1
         self._backing.serve(self.id)
-        return Turn(self, request_id)
+        return Turn(self, request_id, after)
 
     async def _exists(self, agent: str | None) -> bool:
-        rows = await self._backing.store.list(CatalogQuery(prefix=self.id))
-        for row in rows:
-            if row.entry.session == self.id:
-                if agent is not None and agent != row.entry.agent:
-                    raise UsageError(
-                        f"session {self.id} belongs to agent {row.entry.agent}, not {agent}",
-                        hint="leave the agent out, or begin another session",
-                        session_id=self.id,
-                    )
-                return True
-        return False
+        row = await self._backing.store.listed(self.id)
+        if row is not None and agent is not None and agent != row.entry.agent:
+            raise UsageError(
+                f"session {self.id} belongs to agent {row.entry.agent}, not {agent}",
+                hint="leave the agent out, or begin another session",
+                session_id=self.id,
+            )
+        return row is not None
 
     async def _admit(
         self,
@@ -214,13 +162,14 @@ class Session:
         """Records after `after`, a CaughtUp marker, then records as they become durable and, if the session
         is owned here, text as it is written. Ends only when the caller stops."""
         records = follow(self._backing.store, self.id, after)
-        deltas = self._backing.deltas(self.id)
-        if deltas is None:
+        listening = self._backing.listen(self.id)
+        if listening is None:
             async for record in records:
                 yield record
             return
-        async for item in _merged(records, deltas):
-            yield item
+        with listening as deltas:
+            async for item in _merged(records, deltas):
+                yield item
 
     async def view(self) -> View:
         """The session as it is now; go on with `follow(after=view.seq)`. Raises SessionNotFoundError."""
@@ -230,37 +179,9 @@ class Session:
         """The questions that wait for a person."""
         return (await self.view()).gates
 
-    async def outcome(self, turn: str) -> Outcome:
-        """The end of `turn`, waiting for it. See `Turn.result`."""
-        text = TurnText(turn)
-        after, found = 0, None
-        while True:
-            async for record in read_records(self._backing.store, self.id, after):
-                after = record.seq
-                text.apply(record)
-                if isinstance(record.body, InputJoined) and record.body.request_id == turn:
-                    return await self.outcome(record.turn or turn)
-                found = _found(record, turn, found)
-            if found is not None:
-                # A batch is atomic: what follows a terminal in its batch (a retry) has been read by now.
-                if isinstance(found, InputCancelled) and found.reason == "busy":
-                    raise BusyError("a turn was running", session_id=self.id)
-                return outcome_of(self.id, turn, found, text.text)
-            await self._wait_for_more(after)
-
-    async def _wait_for_more(self, after: int) -> None:
-        store = self._backing.store
-        with store.changes(self.id) as bell:
-            if (await store.tip(self.id)).seq > after:
-                return
-            self._raise_if_unserved()
-            self._backing.serve(self.id)
-            await _rung(bell)
-
-    def _raise_if_unserved(self) -> None:
-        failed = self._backing.serving_failed(self.id)
-        if failed is not None:
-            raise failed
+    async def outcome(self, turn: str, *, after: int = 0) -> Outcome:
+        """The end of `turn`, waiting for it. `after` may name a journal position before its first record."""
+        return await outcome(self._backing, self.id, turn, after)
 
     # --- acting --------------------------------------------------------------------------------
 
@@ -270,26 +191,24 @@ class Session:
         request_id = new_id()
         await self._require()
         await self._admit("answer", request_id, AnswerRequest(gate=gate, choice=choice, by=by), by)
-        record = await self._settling(request_id)
+        self._backing.serve(self.id)
+        record = await settling(self._backing, self.id, request_id)
         if record is None:
             return Answer("queued")
-        if isinstance(record.body, GateResolved):
-            return Answer("answered", record.body.by)
-        detail = getattr(record.body, "detail", "")
-        if getattr(record.body, "outcome", "") == "refused":
-            raise UsageError(f"gate {gate} cannot be answered so: {detail}", session_id=self.id)
-        return await self._who_was_first(gate)
+        body = record.body
+        if isinstance(body, GateResolved):
+            return Answer("answered", body.by)
+        if isinstance(body, CommandSettled) and body.outcome == "refused":
+            raise UsageError(f"gate {gate} cannot be answered so: {body.detail}", session_id=self.id)
+        return await self._answered_before(gate)
 
-    async def _who_was_first(self, gate: str) -> Answer:
-        async for record in read_records(self._backing.store, self.id):
-            body = record.body
-            if isinstance(body, GateResolved) and body.gate == gate:
-                if body.reason == "expired":
-                    return Answer("expired")
-                if body.reason in ("answered", "policy"):
-                    return Answer("taken", body.by)
-                return Answer("gone", body.by)
-        return Answer("gone")
+    async def _answered_before(self, gate: str) -> Answer:
+        found = await resolution(self._backing, self.id, gate)
+        if found is None:
+            raise GateNotFoundError(f"session {self.id} never had a gate {gate}", session_id=self.id)
+        if found.reason in ("answered", "policy"):
+            return Answer("taken", found.by)
+        return Answer("expired" if found.reason == "expired" else "gone", found.by)
 
     async def cancel(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
         """Cancel the running turn, or `turn` (also a waiting one): it is cancelled, the queue is held."""
@@ -327,29 +246,11 @@ class Session:
         request_id = new_id()
         await self._admit(kind, request_id, request, actor)
         self._backing.serve(self.id)
-        record = await self._settling(request_id)
+        record = await settling(self._backing, self.id, request_id)
         if record is None:
             return Settled("queued", "nobody owns the session now; its next owner does it")
         outcome = getattr(record.body, "outcome", "done")
         return Settled(str(outcome), str(getattr(record.body, "detail", "")))
-
-    async def _settling(self, request_id: str) -> Record | None:
-        """The record that settles a command; None when nobody owns the session."""
-        store = self._backing.store
-        with store.changes(self.id) as bell:
-            while True:
-                bell.clear()
-                tombstone = await store.settled(self.id, request_id)
-                if tombstone is not None:
-                    async for record in read_records(store, self.id, tombstone.seq - 1):
-                        return record
-                self._raise_if_unserved()
-                if self._backing.actor(self.id) is None and not await self._owned():
-                    return None
-                await _rung(bell)
-
-    async def _owned(self) -> bool:
-        return await self._backing.store.holder(self.id) is not None
 
     # --- owning --------------------------------------------------------------------------------
 
@@ -375,14 +276,15 @@ class Session:
             if not actor.state.open_turns
             else min(turn.seq for turn in actor.state.open_turns.values())
         )
+        begun = after
         waiting = asyncio.create_task(actor.quiet())
         try:
             while True:
                 done = waiting.done()
                 async for record in read_records(self._backing.store, self.id, after):
                     after = record.seq
-                    if record.turn is not None and isinstance(record.body, _TERMINALS):
-                        yield await self.outcome(record.turn)
+                    if record.turn is not None and isinstance(record.body, TERMINALS):
+                        yield await self.outcome(record.turn, after=begun)
                 if done:
                     waiting.result()
                     return
@@ -400,29 +302,6 @@ class Session:
     async def detach(self) -> None:
         """Give up ownership at once; the agent goes on under its shim."""
         await self._owner().detach()
-
-
-async def _rung(bell: asyncio.Event) -> None:
-    """Until the bell rings; a look in between finds an owner that died without a word."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(bell.wait(), LOOK_AGAIN)
-
-
-_TERMINALS = (TurnDone, TurnFailed, TurnInterrupted, TurnParked)
-
-
-def _found(record: Record, turn: str, found: Terminal | None) -> Terminal | None:
-    """The newest terminal of `turn`, or None when it goes on."""
-    body = record.body
-    if isinstance(body, InputCancelled):
-        return body if body.request_id == turn else found
-    if record.turn != turn:
-        return found
-    if isinstance(body, TurnRetried):
-        return None
-    if isinstance(body, TurnDone | TurnFailed | TurnInterrupted | TurnParked):
-        return body
-    return found
 
 
 def _catalog(session: str, opening: Opening) -> CatalogEntry:
@@ -462,4 +341,4 @@ async def _merged(
         next_delta.cancel()
 
 
-__all__ = ["Answer", "Delta", "Followed", "RestoreError", "Session", "Settled", "Turn"]
+__all__ = ["Answer", "Delta", "Followed", "Session", "Settled", "Turn"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -23,7 +24,8 @@ from outlast.records.types import GateOpened
 from outlast.restore.phases import Restored, RestoreRequest, Surroundings, look, restore
 from outlast.restore.plan import RestorePlan
 from outlast.runtime.actor import SessionActor
-from outlast.runtime.handles import Delta, Session
+from outlast.runtime.backing import Delta
+from outlast.runtime.handles import Session
 from outlast.runtime.home import machine_id, secret
 from outlast.runtime.policy import GateChoice, ask, policy_of
 from outlast.store.contract import Store
@@ -60,8 +62,8 @@ class Runtime:
         self._actors: dict[str, SessionActor] = {}
         self._claims: dict[str, asyncio.Task[SessionActor]] = {}
         self._failures: dict[str, BaseException] = {}
-        self._deltas: dict[str, list[asyncio.Queue[Delta]]] = {}
-        self._serving: set[asyncio.Task[None]] = set()
+        self._listeners: dict[str, list[asyncio.Queue[Delta]]] = {}
+        self._serving: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Runtime:
         self._check_fork()
@@ -150,11 +152,11 @@ class Runtime:
     def _show(self, session: str, text: str) -> None:
         actor = self._actors.get(session)
         running = actor.state.running if actor else None
-        for queue in self._deltas.get(session, []):
+        for queue in self._listeners.get(session, []):
             if not queue.full():  # Live text is a courtesy: a slow reader gets it from the record.
                 queue.put_nowait(Delta(running.turn if running else None, text))
 
-    # --- what a handle asks for (runtime.handles.Backing) ----------------------------------------
+    # --- what a handle asks for (runtime.backing.Backing) ----------------------------------------
 
     @property
     def store(self) -> Store:
@@ -166,16 +168,16 @@ class Runtime:
 
     def serve(self, session: str) -> None:
         """Own the session in the background unless somebody does; `serving_failed` tells of a failure."""
-        if self.actor(session) is None and session not in self._claims and self._store is not None:
-            task = asyncio.create_task(self._serve(session))
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
+        if not self.serving(session) and self._store is not None:
+            self._serving[session] = asyncio.create_task(self._serve(session), name=f"serve {session}")
 
     async def _serve(self, session: str) -> None:
         try:
             await self.own(session)
         except OutlastError as error:
             self._failures[session] = error
+        finally:
+            del self._serving[session]
 
     def actor(self, session: str) -> SessionActor | None:
         """The session's living owner in this process."""
@@ -202,10 +204,17 @@ class Runtime:
         self._resolve(name)
         return name, workspace or str(Path.cwd())
 
-    def deltas(self, session: str) -> asyncio.Queue[Delta] | None:
+    def serving(self, session: str) -> bool:
+        return self.actor(session) is not None or session in self._claims or session in self._serving
+
+    @contextmanager
+    def listen(self, session: str) -> Iterator[asyncio.Queue[Delta]]:
         queue: asyncio.Queue[Delta] = asyncio.Queue(maxsize=1000)
-        self._deltas.setdefault(session, []).append(queue)
-        return queue
+        self._listeners.setdefault(session, []).append(queue)
+        try:
+            yield queue
+        finally:
+            self._listeners[session].remove(queue)
 
     def _check_fork(self) -> None:
         if os.getpid() != self._pid:

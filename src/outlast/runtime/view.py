@@ -12,7 +12,7 @@ from outlast.runtime.requests import InputRequest, decode
 from outlast.state.history import History
 from outlast.state.messages import Message, text_of
 from outlast.state.summaries import AgentSession, Restore, TurnSummary
-from outlast.store.contract import CatalogQuery, Entry, Listed, Store
+from outlast.store.contract import Entry, Listed, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,7 @@ class View:
 
 async def build_view(store: Store, session: str) -> View:
     """Raises SessionNotFoundError."""
-    rows = await store.list(CatalogQuery(prefix=session))
-    row = next((row for row in rows if row.entry.session == session), None)
+    row = await store.listed(session)
     if row is None:
         raise SessionNotFoundError(
             f"there is no session {session}", hint="`outlast ls` lists them", session_id=session

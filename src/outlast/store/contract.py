@@ -258,6 +258,10 @@ class Store(Protocol):
         """Newest activity first."""
         ...
 
+    async def listed(self, name: str) -> Listed | None:
+        """The catalog's row of the session with exactly this id."""
+        ...
+
     async def find(self, name_or_prefix: str) -> str:
         """The session id: an exact match wins over a unique prefix. Raises SessionNotFoundError,
         AmbiguousIdError."""

@@ -40,7 +40,7 @@ from outlast.keep import (
     probe,
     tree_dead,
 )
-from outlast.keep.reader import Exit, OutputChunk, StdinClosed
+from outlast.keep.reader import Exit, KillBegun, OutputChunk, StdinClosed
 from outlast.keep.reader import InputLine as InputFrame
 from outlast.records.types import Process
 from outlast.state.model import Loop
@@ -49,6 +49,7 @@ from outlast.turns.intake import (
     ExitSeen,
     InputSeen,
     Intake,
+    KillSeen,
     Located,
     OutputSeen,
     Seen,
@@ -176,7 +177,7 @@ class AgentHost:
         """The shim is gone: wait until its last word, or its guard's, is in the spool, or until nothing of
         the tree lives. Bounded."""
         deadline = boottime() + int(launch.PATIENCE * 1e9)
-        while not isinstance(tree_dead(self.generation), Verified):  # noqa: ASYNC110 - a guard rings no bell
+        while not isinstance(tree_dead(self.generation), Verified):
             if boottime() > deadline:
                 return
             await asyncio.sleep(launch.POLL)
@@ -344,6 +345,8 @@ def _seen(frame: SpoolFrame) -> Seen | None:
             return InputSeen(frame.line, frame.seq)
         case StdinClosed() if not frame.by_agent:
             return StdinClosedSeen(frame.seq)
+        case KillBegun():
+            return KillSeen()
         case Exit():
             return ExitSeen(exit_info(frame.record))
         case _:

@@ -8,7 +8,7 @@ journal takes each exactly once, however often the spool is read again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outlast.agents.contract import AgentEvent, ExitInfo, Fold
 from outlast.agents.peer import Line, LineSplitter, LongLine
@@ -49,7 +49,12 @@ class ExitSeen:
     exit: ExitInfo
 
 
-Seen = OutputSeen | InputSeen | StdinClosedSeen | ExitSeen
+@dataclass(frozen=True, slots=True)
+class KillSeen:
+    """The agent is being ended by its keeper."""
+
+
+Seen = OutputSeen | InputSeen | StdinClosedSeen | KillSeen | ExitSeen
 """The frames that an adapter folds; the others concern the owner of the shim only."""
 
 
@@ -74,6 +79,8 @@ class Intake:
         self._journaled = journaled if journaled and journaled.generation == generation else None
         self._splitter = LineSplitter(line_limit, offset=self._taken_stdout)
         self._frame = self.started_at_frame
+        self._eof = False
+        self._lingered = False
         self._line_frame = self.started_at_frame
 
     @property
@@ -103,9 +110,11 @@ class Intake:
             case StdinClosedSeen(seq) if seq > self._taken_input:
                 self._taken_input = seq
                 yield from self._new(self.fold.apply_stdin_closed(seq), seq > self._journaled_input)
+            case KillSeen():
+                self._lingered = self._eof
             case ExitSeen(exit):
-                self.exit = exit
-                yield from self._new(self.fold.apply_exit(exit), True)
+                self.exit = replace(exit, lingered=self._lingered)
+                yield from self._new(self.fold.apply_exit(self.exit), True)
             case _:
                 pass
 
@@ -120,6 +129,7 @@ class Intake:
         if self._splitter.offset == self._taken_stdout:
             self._line_frame = end
         if seen.end:
+            self._eof = True
             last = self._splitter.finish()
             if last is not None:
                 yield from self._line(last.end_offset, self._apply(last))

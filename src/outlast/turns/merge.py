@@ -186,7 +186,7 @@ class Merger:
             GateOpened(
                 gate=gate,
                 kind=event.kind,
-                question=event.question[:TEXT_LIMIT],
+                question=_bounded(event.question, TEXT_LIMIT),
                 choices=list(event.choices),
                 requested_by=self.place.agent,
             )
@@ -264,7 +264,8 @@ def gate_id(loop: str, generation: str, name: str) -> str:
     return derived_id("gate", loop, generation, name)
 
 
-def _bounded(text: str) -> str:
-    if len(text) <= CALL_LIMIT:
+def _bounded(text: str, limit: int = CALL_LIMIT) -> str:
+    """`text` cut to `limit` characters, and saying so."""
+    if len(text) <= limit:
         return text
-    return f"{text[:CALL_LIMIT]}… ({len(text) - CALL_LIMIT} more characters)"
+    return f"{text[:limit]}… ({len(text) - limit} more characters)"

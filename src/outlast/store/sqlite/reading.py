@@ -46,9 +46,10 @@ SELECT_WATERMARK = (
     "SELECT (SELECT max(rowid) FROM record), (SELECT seq FROM sqlite_sequence WHERE name = 'inbox'),"
     " (SELECT sum(epoch) FROM store)"
 )
+# NOT INDEXED: by row number, from the end; left to itself SQLite scans a whole index that holds all columns.
 SELECT_CHANGED = (
-    "SELECT name FROM session WHERE s IN (SELECT s FROM record WHERE rowid > ?"
-    " UNION SELECT s FROM inbox WHERE n > ?)"
+    "SELECT name FROM session WHERE s IN (SELECT s FROM record NOT INDEXED WHERE rowid > ?"
+    " UNION ALL SELECT s FROM inbox NOT INDEXED WHERE n > ?)"
 )
 _LISTED = (
     f"name, {', '.join('catalog.' + column for column in CATALOG_COLUMNS.split(', '))},"
@@ -62,6 +63,7 @@ _BY_NAME = f"SELECT {_LISTED} FROM session CROSS JOIN catalog ON catalog.s = ses
 _NEWEST = " ORDER BY catalog.last_activity_at DESC LIMIT ?"
 LIST_ALL = _BY_CATALOG + _NEWEST
 LIST_WORKSPACE = f"{_BY_CATALOG} WHERE catalog.workspace = ?{_NEWEST}"
+LIST_EXACT = f"{_BY_NAME} WHERE name = ?"
 LIST_PREFIX = f"{_BY_NAME} WHERE name >= ? AND name < ?{_NEWEST}"
 LIST_WORKSPACE_PREFIX = f"{_BY_NAME} WHERE name >= ? AND name < ? AND catalog.workspace = ?{_NEWEST}"
 _KNOWN = (
@@ -187,6 +189,11 @@ class Reader:
     def list(self, query: CatalogQuery) -> list[Listed]:
         lives: dict[str, bool] = {}
         return [self._listed(row, lives) for row in self._all(*_list_statement(query))]
+
+    def listed(self, name: str) -> Listed | None:
+        """The catalog's row of the session with exactly this id."""
+        row = self._one(LIST_EXACT, (name,))
+        return None if row is None else self._listed(row, {})
 
     def _listed(self, row: tuple[Value, ...], lives: dict[str, bool]) -> Listed:
         name, *columns = row

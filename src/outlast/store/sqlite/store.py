@@ -245,6 +245,9 @@ class SqliteStore:
     async def list(self, query: CatalogQuery = EVERYTHING) -> list[Listed]:
         return self._open_parts().reader.list(query)
 
+    async def listed(self, name: str) -> Listed | None:
+        return self._open_parts().reader.listed(name)
+
     async def find(self, name_or_prefix: str) -> str:
         return self._open_parts().reader.find(name_or_prefix)
 

@@ -1,0 +1,1 @@
+"""Owning sessions in this process, and the handles that callers hold."""
