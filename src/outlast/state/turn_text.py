@@ -22,7 +22,6 @@ class TurnText:
         body = record.body
         if isinstance(body, t.TurnAttemptStarted | t.TurnRetried | t.TurnStarted):
             self._pieces.clear()
-            self._more = False
         elif isinstance(body, t.AgentEventRecorded) and body.kind == "message":
             if self._pieces and not self._more:
                 self._pieces.append("\n")

@@ -4,6 +4,7 @@ import pytest
 
 from outlast.records import types as t
 from outlast.records.envelope import Cursor, Draft
+from outlast.state.fold import digest
 from outlast.state.model import Answered
 from outlast.testing.journals import JournalBuilder, bodies
 
@@ -306,3 +307,23 @@ def test_a_session_without_a_title_takes_that_of_its_first_input() -> None:
     )
     state = journal.accept("a", "b").state()
     assert (state.title, state.labels, state.workspace) == ("text of a", {"k": "v"}, "/w")
+
+
+def test_a_copy_shares_nothing_that_can_change(journal: JournalBuilder) -> None:
+    journal.running("a").park("a").running("b", 2).fail("b").running("c", 3).accept("d").ask("c", "q")
+    journal.add(t.CallObserved(call="c", name="sh", status="started"), turn="c")
+    journal.add(t.GatePrepared(gate="p", name="8", generation="g", payload=b""), turn="c")
+    state = journal.state()
+    state.labels["k"] = "v"
+    before = digest(state)
+    twin = state.copy()
+    assert twin == state
+    twin.open_turns["c"].open_calls.clear()
+    twin.open_turns["c"].answers["q"] = Answered("7", "g", b"", "yes")
+    twin.open_turns["c"].attempts += 1
+    twin.loops["main"].held = True
+    kept = (twin.labels, twin.queue, twin.parked, twin.last_unsuccessful, twin.gates, twin.prepared)
+    for container in (*kept, twin.open_turns, twin.loops):
+        assert container
+        container.clear()
+    assert digest(state) == before

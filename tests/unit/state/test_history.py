@@ -135,6 +135,21 @@ def test_a_retry_shows_both_attempts(journal: JournalBuilder) -> None:
     assert [m.to_json().get("attempt") for m in history(journal).messages] == [None, 1, None, None, 2]
 
 
+def test_an_input_that_was_sent_once_stays_said_when_its_retry_is_returned(journal: JournalBuilder) -> None:
+    journal.running("a").say("a", "one").fail("a").add(RETRIED, turn="a").add(RETURNED_A)
+    assert shown(journal)[0] == ("user", "text of a")
+    (turn,) = history(journal).turns
+    assert (turn.outcome, turn.attempts, turn.started_at is not None) == ("queued", 1, True)
+    assert shown(journal.start("a")).count(("user", "text of a")) == 1
+
+
+def test_a_call_of_an_attempt_that_was_given_up_has_an_unknown_outcome(journal: JournalBuilder) -> None:
+    started = t.CallObserved(call="c", name="sh", status="started")
+    completed = t.CallObserved(call="c", name="sh", status="completed")
+    journal.running("a").add(started, turn="a").attempt("a", 2).add(started, completed, turn="a")
+    assert shown(journal)[1:] == [("tool", "sh", "unknown"), ("tool", "sh", "completed")]
+
+
 # --- turns ---
 
 OUTCOMES = {
@@ -297,7 +312,9 @@ def test_a_message_that_was_cut_off_does_not_run_into_the_next_attempt(journal: 
 
 
 @given(journals(), st.data())
-def test_looking_at_a_history_on_the_way_changes_nothing(journal: GeneratedJournal, data: st.DataObject) -> None:
+def test_looking_at_a_history_on_the_way_changes_nothing(
+    journal: GeneratedJournal, data: st.DataObject
+) -> None:
     """So that it can be read in pages."""
     cut = data.draw(st.integers(0, len(journal.records)))
     whole, paged = History(), History()
