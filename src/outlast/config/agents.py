@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from outlast.agents.contract import Agent
 
 _COMMAND_ONLY = ("stdin", "require_nonce")
+_CODEX_ONLY = ("sandbox", "approval")
 
 
 def build_agents(settings: Mapping[str, AgentSettings], environ: Mapping[str, str]) -> dict[str, Agent]:
@@ -46,14 +47,12 @@ def codex_is_here(environ: Mapping[str, str]) -> bool:
 def _command(said: AgentSettings) -> Agent:
     if said.command is None:
         raise ConfigError("it has no `command`", hint='for example command = ["python3", "agent.py"]')
-    own = {name: value for name in _COMMAND_ONLY if (value := getattr(said, name)) is not None}
-    return Command(said.command, **_shared(said), **own)
+    _refuse(said, _CODEX_ONLY, "codex")
+    return Command(said.command, **_shared(said), **_said(said, _COMMAND_ONLY))
 
 
 def _codex(said: AgentSettings) -> Agent:
-    for name in _COMMAND_ONLY:
-        if getattr(said, name) is not None:
-            raise ConfigError(f"`{name}` is for agents of kind command")
+    _refuse(said, _COMMAND_ONLY, "command")
     binary = None
     if said.command is not None:
         if len(said.command) != 1:
@@ -61,16 +60,22 @@ def _codex(said: AgentSettings) -> Agent:
                 "`command` of a codex agent is the program alone", hint='for example ["/opt/codex"]'
             )
         binary = said.command[0]
-    return Codex(binary=binary, **_shared(said))
+    return Codex(binary=binary, **_shared(said), **_said(said, _CODEX_ONLY))
+
+
+def _refuse(said: AgentSettings, names: tuple[str, ...], kind: str) -> None:
+    """Settings of another kind of agent are refused, not ignored."""
+    for name in _said(said, names):
+        raise ConfigError(f"`{name}` is for agents of kind {kind}")
+
+
+def _said(said: AgentSettings, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(said, name)) is not None}
 
 
 def _shared(said: AgentSettings) -> dict[str, Any]:
     """What is said, by the agents' own names; the rest is theirs to decide."""
-    shared: dict[str, Any] = {
-        name: value
-        for name in ("env", "model", "on_interrupt", "after_failure")
-        if (value := getattr(said, name)) is not None
-    }
+    shared = _said(said, ("env", "model", "on_interrupt", "after_failure"))
     return shared | {name: said.seconds(name) for name in DURATIONS if getattr(said, name) is not None}
 
 

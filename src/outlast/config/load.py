@@ -16,9 +16,21 @@ if TYPE_CHECKING:
     from outlast.agents.contract import Agent
 
 NEEDS_TRUST = frozenset(
-    {"kind", "command", "env", "stdin", "require_nonce", "isolate", "on_interrupt", "orphan_grace"}
+    {
+        "kind",
+        "command",
+        "env",
+        "stdin",
+        "require_nonce",
+        "sandbox",
+        "approval",
+        "isolate",
+        "on_interrupt",
+        "orphan_grace",
+    }
 )
-"""Keys of an agent that say which program runs, what it gets to see, and what may be run twice or longer."""
+"""Keys of an agent that say which program runs, what it gets to see, what it may do unasked, and what may be
+run twice or longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     after_failure: AfterFailure | None = None
     stdin: Literal["close", "open"] | None = None
     require_nonce: bool | None = None
+    sandbox: Literal["read-only", "workspace-write", "danger-full-access"] | None = None
+    approval: Literal["untrusted", "on-request", "never"] | None = None
     isolate: Literal["none"] | None = None
     idle_timeout: str | None = None
     total_timeout: str | None = None

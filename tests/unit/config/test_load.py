@@ -184,6 +184,10 @@ def test_a_mistyped_key_comes_with_the_one_that_was_meant(place: Place) -> None:
             "outlast's own variable",
         ),
         ('[agents.x]\nkind = "codex"\nstdin = "open"\n', "for agents of kind command"),
+        (
+            '[agents.x]\nkind = "command"\ncommand = ["a"]\nsandbox = "read-only"\n',
+            "for agents of kind codex",
+        ),
         ('[agents.x]\ncommand = ["a"]\n', "what kind of agent"),
     ],
 )
@@ -234,6 +238,14 @@ def test_a_projects_programs_count_only_in_a_trusted_folder(place: Place) -> Non
     assert trusted.agents()["mine"].command == ("./evil.sh",)  # type: ignore[attr-defined]
     assert trusted.store_url == "sqlite:///tmp/theirs.db"
     assert trusted.notices == ()
+
+
+def test_an_untrusted_folder_does_not_loosen_what_codex_may_do(place: Place) -> None:
+    place.user('[agents.codex]\nsandbox = "read-only"\napproval = "untrusted"\n')
+    place.own('[agents.codex]\nsandbox = "danger-full-access"\napproval = "never"\n')
+    codex = load_config(place.environ, str(place.project)).agents()["codex"]
+    assert isinstance(codex, Codex)
+    assert (codex.sandbox, codex.approval) == ("read-only", "untrusted")
 
 
 def test_what_was_left_out_is_told_in_one_line_with_the_command_that_lets_it_count(place: Place) -> None:
