@@ -224,8 +224,9 @@ async def _agents(now: Restoring) -> None:
 async def _attach_turn(now: Restoring, turn: str, driver: LoopDriver) -> None:
     loop = now.state.loops[driver.loop]
     generation = _there(generation_of(loop))
+    reserved = now.state.open_turns[turn].reserved
     try:
-        host = await AgentHost.attach(_there(now.hosting), driver.agent, loop, generation)
+        host = await AgentHost.attach(_there(now.hosting), driver.agent, loop, generation, reserved)
     except KeepError:
         # It died since the probe: the same rules settle it.
         now.facts = await _facts(now)
@@ -254,7 +255,8 @@ async def _close_from_spool(now: Restoring, turn: str, driver: LoopDriver) -> No
     if generation is None or not facts.found or not facts.readable:
         await driver.close_turn(turn, ending)
         return
-    host = AgentHost.dead(_there(now.hosting), driver.agent, loop, generation)
+    reserved = now.state.open_turns[turn].reserved
+    host = AgentHost.dead(_there(now.hosting), driver.agent, loop, generation, reserved)
     await driver.settle(turn, host, ending)
 
 

@@ -143,7 +143,8 @@ def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
     if agent.terminal is not None:
         return _planned(turn, "settle", describe(agent))
     if agent.landing in ("none", "never_written") and (agent.found or turn.reserved is None):
-        return _planned(turn, "return", describe(agent))
+        unreserved = ", no input was reserved" if agent.landing == "none" else ""
+        return _planned(turn, "return", describe(agent) + unreserved)
     then: Then = "quarantine" if spent(turn) else _THEN[turn.on_interrupt or agent.on_interrupt]
     if not agent.gone and then in ("retry", "continue"):
         then = "hold"  # A second agent beside a first that may live is never started by itself.

@@ -134,7 +134,7 @@ def _spool_terminal(
     hosting: Hosting, agent: Agent, loop: Loop, generation: Generation, turn: OpenTurn
 ) -> tuple[str | None, str]:
     """The agent's own end of the turn as the spool holds it, and what could not be read."""
-    host = AgentHost.dead(hosting, agent, loop, generation)
+    host = AgentHost.dead(hosting, agent, loop, generation, turn.reserved)
     try:
         for located in host.read_all():
             event = located.event

@@ -236,7 +236,8 @@ class LoopDriver:
             if more:
                 await asyncio.sleep(0)
                 continue
-            if host.intake.cursor.frame - folded_at > FOLD_EVERY:
+            # A state stored past the turn's end would hide it from a later owner.
+            if merger.ended is None and host.intake.cursor.frame - folded_at > FOLD_EVERY:
                 folded_at = host.intake.cursor.frame
                 await self._store_state(host)
             if await self._write_next(turn, content, host, merger):

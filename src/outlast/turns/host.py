@@ -42,7 +42,7 @@ from outlast.keep import (
 )
 from outlast.keep.reader import Exit, KillBegun, OutputChunk, StdinClosed
 from outlast.keep.reader import InputLine as InputFrame
-from outlast.records.types import Process
+from outlast.records.types import InputReserved, Process
 from outlast.state.model import Loop
 from outlast.turns import launch
 from outlast.turns.intake import (
@@ -119,18 +119,34 @@ class AgentHost:
         return host
 
     @classmethod
-    async def attach(cls, hosting: Hosting, agent: Agent, loop: Loop, generation: Generation) -> AgentHost:
+    async def attach(
+        cls,
+        hosting: Hosting,
+        agent: Agent,
+        loop: Loop,
+        generation: Generation,
+        reserved: InputReserved | None = None,
+    ) -> AgentHost:
         """Become the owner of a living agent; nothing is created anew, its orphan grace stays as it was set.
-        Raises KeepError."""
-        host = cls(generation, _intake(hosting, agent, loop, generation, fresh=False), hosting, agent)
+        `reserved` is the open turn's input. Raises KeepError."""
+        intake = _intake(hosting, agent, loop, generation, fresh=False, reserved=reserved)
+        host = cls(generation, intake, hosting, agent)
         host._learn_processes()
         await host._connect()
         return host
 
     @classmethod
-    def dead(cls, hosting: Hosting, agent: Agent, loop: Loop, generation: Generation) -> AgentHost:
-        """What a dead agent left behind."""
-        return cls(generation, _intake(hosting, agent, loop, generation, fresh=False), hosting, agent)
+    def dead(
+        cls,
+        hosting: Hosting,
+        agent: Agent,
+        loop: Loop,
+        generation: Generation,
+        reserved: InputReserved | None = None,
+    ) -> AgentHost:
+        """What a dead agent left behind. `reserved` is the open turn's input."""
+        intake = _intake(hosting, agent, loop, generation, fresh=False, reserved=reserved)
+        return cls(generation, intake, hosting, agent)
 
     async def _connect(self) -> None:
         client = await ShimClient.connect(self.generation)
@@ -321,7 +337,15 @@ class AgentHost:
             await client.close()
 
 
-def _intake(hosting: Hosting, agent: Agent, loop: Loop, generation: Generation, *, fresh: bool) -> Intake:
+def _intake(  # noqa: PLR0913 - what a life is made of
+    hosting: Hosting,
+    agent: Agent,
+    loop: Loop,
+    generation: Generation,
+    *,
+    fresh: bool,
+    reserved: InputReserved | None = None,
+) -> Intake:
     folded = loop.folded if loop.folded and loop.folded.generation == generation.name and not fresh else None
     context = FoldContext(
         session=hosting.session,
@@ -334,7 +358,8 @@ def _intake(hosting: Hosting, agent: Agent, loop: Loop, generation: Generation, 
     fold = agent.fold(context, folded.state if folded else None)
     # A folder that was lost and made anew numbers its generations from 1 again.
     journaled = None if fresh else loop.cursor
-    return Intake(fold, generation.name, agent.line_limit, journaled, folded)
+    prompt = reserved.seq if reserved is not None and reserved.generation == generation.name else None
+    return Intake(fold, generation.name, agent.line_limit, journaled, folded, prompt)
 
 
 def _seen(frame: SpoolFrame) -> Seen | None:

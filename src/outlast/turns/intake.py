@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from outlast.agents.contract import AgentEvent, ExitInfo, Fold
+from outlast.agents.contract import AgentEvent, ExitInfo, Fold, TurnEnded
 from outlast.agents.peer import Line, LineSplitter, LongLine
 from outlast.records.envelope import Cursor
 from outlast.records.types import AgentStateFolded
@@ -59,15 +59,20 @@ Seen = OutputSeen | InputSeen | StdinClosedSeen | KillSeen | ExitSeen
 
 
 class Intake:
-    """Folds one generation from `start` (the adapter's last stored state, or the beginning)."""
+    """Folds one generation from `start` (the adapter's last stored state, or the beginning).
 
-    def __init__(
+    `prompt` is the seq of the open turn's own input: an end of the turn that comes after it is given however
+    far the journal's cursor is, because the record that says it is the turn's terminal, and that is missing.
+    """
+
+    def __init__(  # noqa: PLR0913 - the place in the spool is known in parts
         self,
         fold: Fold,
         generation: str,
         line_limit: int,
         journaled: Cursor | None,
         start: AgentStateFolded | None,
+        prompt: int | None = None,
     ) -> None:
         self.fold = fold
         self.generation = generation
@@ -77,6 +82,7 @@ class Intake:
         self._taken_stdout = start.stdout if start else 0
         self._taken_input = start.last_input if start else 0
         self._journaled = journaled if journaled and journaled.generation == generation else None
+        self._prompt = prompt
         self._splitter = LineSplitter(line_limit, offset=self._taken_stdout)
         self._frame = self.started_at_frame
         self._eof = False
@@ -146,9 +152,12 @@ class Intake:
         yield from self._new(events, end_offset > self._journaled_stdout)
 
     def _new(self, events: list[AgentEvent], new: bool) -> Iterator[Located]:
-        if new:
-            for event in events:
+        for event in events:
+            if new or self._is_missing_end(event):
                 yield Located(event, self.cursor)
+
+    def _is_missing_end(self, event: AgentEvent) -> bool:
+        return isinstance(event, TurnEnded) and self._prompt is not None and self._taken_input >= self._prompt
 
     @property
     def _journaled_stdout(self) -> int:
