@@ -32,6 +32,20 @@ async def open_store(url: str, *, label: str | None = None) -> Store:
     )
 
 
+def accept_restored(url: str) -> int:
+    """Go on with a store that was restored from a backup and is older than what this machine has seen of
+    it. Epochs continue above all that were seen; returns the new one. Blocking. Raises as `open_store`."""
+    from outlast.store.sqlite.engine import Engine, Settings  # noqa: PLC0415
+    from outlast.store.sqlite.layout import Layout  # noqa: PLC0415
+
+    layout = Layout.of(database_path(url, os.environ))
+    engine = Engine(Settings(layout, node="", memory=_memory(os.environ)))
+    try:
+        return engine.accept_restored()
+    finally:
+        engine.close()
+
+
 def database_path(url: str, environ: Mapping[str, str]) -> Path:
     """The database file that a `sqlite:` address names. Raises UsageError for any other address."""
     scheme, separator, _ = url.partition(":")

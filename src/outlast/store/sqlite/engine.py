@@ -56,11 +56,18 @@ class Engine:
         prepare(layout)
         self._turnstile = Turnstile(layout)
         try:
-            with self._turnstile.turn(settings.busy_seconds):
-                self._connection = schema.open_for_writing(layout, settings.busy_seconds, clock.now)
-                self.store_id = schema.store_id(self._connection)
-                self.witness = Witness(layout.witness, self.store_id, write=True)
-                self.remembered = self._recall()
+            if not schema.is_current(layout):
+                with self._turnstile.turn(settings.busy_seconds):
+                    schema.make_current(layout, settings.busy_seconds, clock.now())
+            # No turn from here on: a process that is stopped in its transaction keeps nobody from reading.
+            self._connection = schema.open_for_writing(layout, settings.busy_seconds)
+            self.store_id = schema.store_id(self._connection)
+            self.witness = Witness(layout.witness, self.store_id, write=True)
+            if not self.witness.is_ours:
+                with self._turnstile.turn(settings.busy_seconds):
+                    if not self.witness.is_ours:
+                        self.witness.begin_anew()
+            self.remembered = self._recall()
             self._bell = os.open(layout.bell, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise unwritable(layout.database, error) from error
@@ -227,10 +234,7 @@ class Engine:
         with self._turnstile.turn(self._settings.busy_seconds):
             self.epoch = max(self.epoch, self.remembered) + 1
             self._cursor.execute("UPDATE store SET epoch = max(epoch + 1, ?)", (self.epoch,))
-            self.witness.close()
-            layout = self._settings.layout
-            layout.witness.unlink(missing_ok=True)
-            self.witness = Witness(layout.witness, self.store_id, write=True)
+            self.witness.begin_anew()
             self.remembered = self.epoch
             self._remember(self.epoch)
         return self.epoch

@@ -22,6 +22,7 @@ from outlast.store.sqlite.witness import Seen, Witness, compare
 
 SELECT_IDS = "SELECT id, chain FROM record WHERE s = ? AND seq > ? AND seq <= ? ORDER BY seq"
 SELECT_CHAIN = "SELECT chain FROM record WHERE s = ? AND seq = ?"
+FREE_NODE = "UPDATE lease SET node = NULL WHERE node = ?"
 SELECT_NODE = "SELECT pid, start_ticks, boot_id, pid_ns, label FROM node WHERE id = ?"
 
 
@@ -237,7 +238,7 @@ class Acquire:
     def _bury(self, txn: Transaction, node: str) -> None:
         # Dead for ever: all that it owned is free, and should it live after all, each of its appends is
         # refused. In the transaction of the grant, or a crash in between would free its sessions for two.
-        txn.cursor.execute("UPDATE lease SET node = NULL WHERE node = ?", (node,))
+        txn.cursor.execute(FREE_NODE, (node,))
         txn.cursor.execute("DELETE FROM node WHERE id = ?", (node,))
         txn.cache.leases.clear()
         if node != self.evicted:
@@ -290,7 +291,7 @@ class Release:
             freed += 1
         if self.retire is not None:
             txn.wrote = True
-            txn.cursor.execute("UPDATE lease SET node = NULL WHERE node = ?", (self.retire,))
+            txn.cursor.execute(FREE_NODE, (self.retire,))
             txn.cursor.execute("DELETE FROM node WHERE id = ?", (self.retire,))
             txn.cache.leases.clear()
         return freed

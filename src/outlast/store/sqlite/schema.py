@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import apsw
@@ -101,54 +102,69 @@ def store_id(connection: apsw.Connection) -> str:
     return str(connection.execute("SELECT id FROM store").get)
 
 
-def check_untouched(layout: Layout) -> None:
-    """Look at an existing file without writing to it. Raises SchemaError for what is not ours."""
+def is_current(layout: Layout) -> bool:
+    """Whether the file is a store that needs neither making nor migrating; a look that writes nothing.
+    Raises SchemaError for what is not ours."""
     try:
         if layout.database.stat().st_size == 0:
-            return
+            return False
         connection = connect_reader(layout)
     except FileNotFoundError:
-        return
+        return False
     except apsw.Error as error:
         raise translated(error, layout.database) from error
     try:
-        version_of(connection)
+        return version_of(connection) == VERSION
     except (apsw.ReadOnlyError, apsw.CantOpenError):
         # A first run was killed while it made the file: only a writer can roll that back.
-        return
+        return False
     except apsw.Error as error:
         raise translated(error, layout.database) from error
     finally:
         connection.close()
 
 
-def open_for_writing(layout: Layout, busy_seconds: float, now: Callable[[], int]) -> apsw.Connection:
-    """A writing connection to an up-to-date store. The caller holds the turnstile, so that one process
-    creates or migrates while the others wait."""
-    check_untouched(layout)
-    try:
-        connection = connect_writer(layout, busy_seconds)
-    except apsw.Error as error:
-        raise translated(error, layout.database) from error
-    try:
+def make_current(layout: Layout, busy_seconds: float, at: int) -> None:
+    """Make the store, or migrate an older one. The caller holds the turnstile: one process does it while the
+    others wait."""
+    if is_current(layout):
+        return
+    with writing(layout, busy_seconds) as connection:
         version = version_of(connection)
         if version == 0:
             connection.pragma("page_size", PAGE_SIZE)
         connection.pragma("journal_mode", "wal")
+        if version < VERSION:
+            migrate(connection, version, at)
+        connection.close()
+
+
+def open_for_writing(layout: Layout, busy_seconds: float) -> apsw.Connection:
+    """A connection for the one thread that writes."""
+    with writing(layout, busy_seconds) as connection:
         # Full: each commit is on the disk before it is acknowledged. Where fsync leaves data in the drive's
         # cache (macOS), fullfsync does not.
         connection.pragma("synchronous", "full")
         connection.pragma("fullfsync", True)
         connection.wal_autocheckpoint(1000)
-        if version < VERSION:
-            migrate(connection, version, now())
+    return connection
+
+
+@contextmanager
+def writing(layout: Layout, busy_seconds: float) -> Iterator[apsw.Connection]:
+    """A connection that is closed if the block fails; SQLite's errors leave it in our words."""
+    try:
+        connection = connect_writer(layout, busy_seconds)
+    except apsw.Error as error:
+        raise translated(error, layout.database) from error
+    try:
+        yield connection
     except apsw.Error as error:
         connection.close()
         raise translated(error, layout.database) from error
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 def migrate(connection: apsw.Connection, version: int, at: int) -> None:

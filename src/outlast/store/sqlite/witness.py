@@ -27,15 +27,18 @@ class Witness:
     """Slot `s` belongs to the session of that number, which is never given out again in one store."""
 
     def __init__(self, path: Path, store: str, *, write: bool) -> None:
-        flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
-        self._file = os.open(path, flags | os.O_CLOEXEC, 0o600)
-        title = _HEADER + store.encode()
-        self._ours = os.pread(self._file, len(title), 0) == title
-        if write and not self._ours:
-            # A witness of another store says nothing about this one.
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, title, 0)
-            self._ours = True
+        self._file = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
+        self._title = _HEADER + store.encode()
+
+    @property
+    def is_ours(self) -> bool:
+        """A witness of another store says nothing about this one."""
+        return os.pread(self._file, len(self._title), 0) == self._title
+
+    def begin_anew(self) -> None:
+        """Forget everything. In place, for other processes have the file open; the caller holds the turn."""
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, self._title, 0)
 
     def write(self, tips: Iterable[tuple[int, Tip]]) -> None:
         """Note the ends of journals that were just committed; neighbouring slots take one write."""
@@ -54,7 +57,7 @@ class Witness:
 
     def read(self, s: int) -> Tip | None:
         """What was noted; None where nothing was, or where a power cut tore the slot."""
-        if not self._ours:
+        if not self.is_ours:
             return None
         data = os.pread(self._file, _SLOT.size, _HEADER_SIZE + s * _SLOT.size)
         if len(data) < _SLOT.size:

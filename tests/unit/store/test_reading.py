@@ -1,0 +1,97 @@
+"""Reading without an event loop: what `outlast ls` stands on, and how SQLite finds the rows of each query."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+from tests.support.stores import admit, append
+
+from outlast.errors import SessionNotFoundError
+from outlast.store.contract import CatalogQuery, Store
+from outlast.store.sqlite import operations, reading, transaction
+from outlast.store.sqlite.reading import find_session, list_sessions
+from outlast.store.url import database_path
+
+
+async def test_what_is_listed_is_the_same_with_and_without_an_event_loop(store: Store) -> None:
+    for name in ("a", "b"):
+        await admit(store, name, "r")
+    await append(store, await store.acquire("a"))
+    database = database_path(store.url, {})
+    assert list_sessions(database) == await store.list()
+    query = CatalogQuery(prefix="b")
+    assert list_sessions(database, query) == await store.list(query)
+    assert find_session(database, "a") == "a"
+
+
+def test_where_there_is_no_store_there_is_no_session_and_none_is_made(tmp_path: Path) -> None:
+    database = tmp_path / "none" / "x.db"
+    assert list_sessions(database) == []
+    with pytest.raises(SessionNotFoundError):
+        find_session(database, "s")
+    assert not database.parent.exists()
+
+
+async def test_a_listing_works_beside_a_process_that_was_killed(store: Store) -> None:
+    await admit(store, "s", "r")
+    database = database_path(store.url, {})
+    # The log that a killed process leaves: the database alone holds nothing yet.
+    assert database.with_name("x.db-wal").stat().st_size > 0
+    assert [row.entry.session for row in list_sessions(database)] == ["s"]
+
+
+def test_a_listing_imports_no_event_loop() -> None:
+    code = (
+        "import sys, outlast.store.sqlite.reading, outlast.store.url;"
+        "print([m for m in ('asyncio', 'msgspec', 'psutil', 'rich', 'uuid', 'ctypes') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+HOT = {
+    "page": (reading.SELECT_PAGE, 3),
+    "tip": (transaction.SELECT_TIP, 1),
+    "session": (transaction.SELECT_SESSION, 1),
+    "lease": (transaction.SELECT_LEASE, 1),
+    "entry": (transaction.SELECT_ENTRY, 2),
+    "settled": (transaction.SELECT_SETTLED, 2),
+    "ids": (operations.SELECT_IDS, 3),
+    "chain": (reading.SELECT_CHAIN, 2),
+    "pending": (reading.SELECT_PENDING, 1),
+    "holder": (reading.SELECT_HOLDER, 1),
+    "changed": (reading.SELECT_CHANGED, 2),
+    "list": (reading.LIST_ALL, 1),
+    "list by workspace": (reading.LIST_WORKSPACE, 2),
+    "list by prefix": (reading.LIST_PREFIX, 3),
+    "list by both": (reading.LIST_WORKSPACE_PREFIX, 4),
+    "find": (reading.FIND_EXACT, 1),
+    "find by prefix": (reading.FIND_PREFIX, 2),
+    "bury": (operations.FREE_NODE, 1),
+}
+
+
+@pytest.mark.parametrize("query", HOT)
+async def test_every_hot_query_goes_by_an_index(store: Store, query: str) -> None:
+    sql, bindings = HOT[query]
+    connection = apsw.Connection(str(database_path(store.url, {})), flags=apsw.SQLITE_OPEN_READONLY)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * bindings)]
+    connection.close()
+    scans = [step for step in plan if step.startswith("SCAN") and "USING INDEX" not in step]
+    assert scans == [], plan
+
+
+@pytest.mark.parametrize("query", ["list", "list by workspace", "page", "pending"])
+async def test_an_order_comes_from_the_index_too(store: Store, query: str) -> None:
+    sql, bindings = HOT[query]
+    connection = apsw.Connection(str(database_path(store.url, {})), flags=apsw.SQLITE_OPEN_READONLY)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * bindings)]
+    connection.close()
+    sorts = [step for step in plan if "TEMP B-TREE" in step]
+    assert sorts == ([] if query != "pending" else ["USE TEMP B-TREE FOR ORDER BY"]), plan

@@ -1,0 +1,96 @@
+"""Addresses: what they name, and what is meant when none is given."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.errors import UsageError
+from outlast.store.url import database_path, default_url, home, open_store, sqlite_url, state_dir
+
+HOME = {"HOME": "/home/me"}
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///var/x.db", "/var/x.db"),
+        ("sqlite:///~/x/outlast.db", "/home/me/x/outlast.db"),
+        ("sqlite:///%7E/x.db", "/~/x.db"),
+        ("sqlite:///a%20b/c%3Fd%23e%25.db", "/a b/c?d#e%.db"),
+        ("sqlite:///gr\u00fc\u00dfe/%F0%9F%99%82.db", "/gr\u00fc\u00dfe/\U0001f642.db"),
+        ("sqlite:////double/slash.db", "//double/slash.db"),
+    ],
+)
+def test_an_address_names_a_file(url: str, path: str) -> None:
+    assert database_path(url, HOME) == Path(path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite://x.db",
+        "sqlite:x.db",
+        "sqlite://",
+        "sqlite:///folder/",
+        "/var/x.db",
+        "",
+        "sqlite:///a?b.db",
+        "sqlite:///a#b.db",
+        "sqlite:///a%zz.db",
+        "sqlite:///a%2",
+        "sqlite:///a%00b",
+    ],
+)
+def test_an_address_that_names_no_file_is_refused(url: str) -> None:
+    with pytest.raises(UsageError):
+        database_path(url, HOME)
+
+
+@pytest.mark.parametrize("url", ["postgresql://host/db", "memory://", "nats://host"])
+async def test_other_schemes_are_refused_naming_what_there_is(url: str) -> None:
+    with pytest.raises(UsageError, match="sqlite:"):
+        await open_store(url)
+
+
+@given(st.binary(min_size=1).filter(lambda raw: b"\x00" not in raw and raw.strip(b"/.") != b""))
+def test_every_file_has_an_address_that_names_it(raw: bytes) -> None:
+    path = Path("/r") / os.fsdecode(raw.strip(b"/"))
+    assert database_path(sqlite_url(path), {}) == path
+
+
+def test_the_state_folder_is_the_first_that_is_named() -> None:
+    assert state_dir(HOME) == Path("/home/me/.local/state/outlast")
+    assert state_dir(HOME | {"XDG_STATE_HOME": "/xdg"}) == Path("/xdg/outlast")
+    assert state_dir(HOME | {"XDG_STATE_HOME": "relative"}) == Path("/home/me/.local/state/outlast")
+    assert state_dir({"XDG_STATE_HOME": "/xdg", "OUTLAST_STATE_DIR": "/a b?%20"}) == Path("/a b?%20")
+    assert state_dir({"OUTLAST_STATE_DIR": "here"}) == Path.cwd() / "here"
+
+
+def test_the_default_address_names_a_file_in_the_state_folder() -> None:
+    environ = {"OUTLAST_STATE_DIR": "/a b?%20"}
+    assert database_path(default_url(environ), environ) == Path("/a b?%20/outlast.db")
+    assert default_url(environ | {"OUTLAST_STORE": "sqlite:///x.db"}) == "sqlite:///x.db"
+
+
+def test_without_home_the_password_database_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Entry:
+        pw_dir = str(tmp_path)
+
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: Entry)
+    assert home({}) == tmp_path
+    assert home({"HOME": ""}) == tmp_path
+    Entry.pw_dir = "/nonexistent"
+    with pytest.raises(UsageError, match="OUTLAST_STATE_DIR"):
+        home({})
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(UsageError, match="OUTLAST_STATE_DIR"):
+        default_url({})
