@@ -82,7 +82,8 @@ async def _quiet(client: Client, session: Session) -> None:
                     session_id=session.id,
                 )
             with suppress(TimeoutError):
-                await asyncio.wait_for(bell.wait(), LOOK_AGAIN)
+                async with asyncio.timeout(LOOK_AGAIN):
+                    await bell.wait()
 
 
 async def _row(client: Client, session: str) -> Listed:

@@ -103,4 +103,5 @@ def raise_if_unserved(backing: Backing, session: str) -> None:
 async def _rung(bell: asyncio.Event) -> None:
     """Until the bell rings; a look in between finds an owner that died without a word."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(bell.wait(), LOOK_AGAIN)
+        async with asyncio.timeout(LOOK_AGAIN):
+            await bell.wait()

@@ -178,7 +178,8 @@ class SqliteStore:
                 if self._open_parts().reader.holder(name) is None:
                     return True
                 try:
-                    await asyncio.wait_for(changed.wait(), min(left, _ACQUIRE_POLL))
+                    async with asyncio.timeout(min(left, _ACQUIRE_POLL)):
+                        await changed.wait()
                 except TimeoutError:
                     continue
         return False
