@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 
 @click.command("demo")
-def demo_command() -> int:
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Play in this new folder and leave it, to look at with `outlast show`.",
+)
+def demo_command(keep: Path | None) -> int:
     """Kill an agent and its runtime in mid turn, and watch the session come back.
 
     A bundled agent, a throw-away folder, real processes and real SIGKILLs. At the end the effects are
@@ -14,4 +22,4 @@ def demo_command() -> int:
     """
     from outlast.demo import main
 
-    return main()
+    return main(keep)
