@@ -96,7 +96,11 @@ class Journal:
         for record in self.records:
             if record.turn != request:
                 continue
-            if isinstance(record.body, TurnParked) and last not in ("TurnDone", "TurnFailed", "TurnInterrupted"):
+            if isinstance(record.body, TurnParked) and last not in (
+                "TurnDone",
+                "TurnFailed",
+                "TurnInterrupted",
+            ):
                 found += 1
             last = record.type
         return found

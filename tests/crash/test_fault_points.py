@@ -1,0 +1,192 @@
+"""A kill -9 at every fault point of the owner, and at every append: nothing is lost, nothing happens twice."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+import outlast
+from outlast.records.types import InputReturned, RestoreDone, TurnAttached, TurnAttemptStarted, TurnDone
+from tests.support.place import Place
+from tests.support.processes import until
+
+QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
+MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]"
+
+BEFORE_THE_AGENT = (
+    "restore.probe.before",
+    "restore.probe.after",
+    "restore.begin.before_append",
+    "restore.begin.after_append",
+    "actor.accept.before_append",
+    "actor.accept.after_append",
+    "actor.turn.before_append",
+    "actor.turn.after_append",
+    "turn.attempt.before_append",
+    "turn.start.before",
+)
+BEFORE_THE_INPUT = ("turn.start.after", "turn.reserve.before_append", "turn.input.before")
+AFTER_THE_INPUT = (
+    "turn.input.after",
+    "turn.events.before_append",
+    "turn.events.after_append",
+    "turn.terminal.before_append",
+    "turn.terminal.after_append",
+)
+IN_A_RESTORE = (
+    "restore.probe.before",
+    "restore.probe.after",
+    "restore.begin.before_append",
+    "restore.begin.after_append",
+    "restore.done.before_append",
+    "restore.done.after_append",
+)
+WHILE_ATTACHING = "turn.attach.before_append"
+
+IN_SHORT = {"turn.start.before", "turn.input.before", "turn.events.after_append", WHILE_ATTACHING}
+"""The ones that every `make test` runs; `make test-all` runs them all."""
+
+
+def rows(*points: str) -> list[object]:
+    """One parameter a point; all but a few are for `make test-all`."""
+    return [pytest.param(p, marks=() if p in IN_SHORT else pytest.mark.slow) for p in points]
+
+
+def two_inputs(place: Place) -> None:
+    place.send("job", QUICK, key="one")
+    place.send("job", QUICK, key="two")
+
+
+def killed_at(place: Place, point: str) -> None:
+    """An owner that is killed at `point`, and not one that ends otherwise."""
+    killed = place.call("resume", "job", "--json", faults=f"{point}=kill")
+    assert killed.status == -signal.SIGKILL, killed
+
+
+def kill_tree(place: Place) -> None:
+    """kill -9 of agent, shim and guard."""
+    for pid in place.leftovers:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not place.leftovers, "they are dead")
+
+
+def test_no_point_is_left_out() -> None:
+    source = Path(outlast.__file__).parent
+    known = {
+        name
+        for folder in ("runtime", "restore", "turns")
+        for file in (source / folder).glob("*.py")
+        for name in re.findall(r'point\("([^"]+)"\)', file.read_text("utf-8"))
+    }
+    assert known == {*BEFORE_THE_AGENT, *BEFORE_THE_INPUT, *AFTER_THE_INPUT, *IN_A_RESTORE, WHILE_ATTACHING}
+
+
+@pytest.mark.parametrize("point", rows(*BEFORE_THE_AGENT, *BEFORE_THE_INPUT, *AFTER_THE_INPUT))
+def test_owner_dies(place: Place, point: str) -> None:
+    """The owner alone dies: its agent, if it has one, goes on, and each input runs once."""
+    two_inputs(place)
+    killed_at(place, point)
+    resumed = place.call("resume", "job", "--json")
+
+    assert resumed.status == 0, resumed
+    journal = place.journal("job")
+    assert [record.turn for record in journal.of("TurnDone")] == ["one", "two"]
+    journal.assert_every_input_ends_once()
+    place.assert_effects_once("one", "two")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", [*BEFORE_THE_INPUT, *AFTER_THE_INPUT])
+def test_owner_and_agent_die(place: Place, point: str) -> None:
+    """What was never given to the agent runs once; what was given is not given again."""
+    two_inputs(place)
+    killed_at(place, point)
+    kill_tree(place)
+    resumed = place.call("resume", "job", "--json")
+
+    assert resumed.status in (0, 1), resumed
+    journal = place.journal("job")
+    journal.assert_every_input_ends_once()
+    done = {record.turn for record in journal.of("TurnDone")}
+    assert "two" in done
+    assert set(place.effects) >= done
+    assert len(place.effects) == len(set(place.effects))
+    if point in BEFORE_THE_INPUT:
+        why = "no input was reserved" if point != "turn.input.before" else "the input was never written"
+        assert why in journal.the(InputReturned).evidence
+        assert done == {"one", "two"}
+    else:
+        assert not journal.bodies(InputReturned)
+        assert len(journal.bodies(TurnAttemptStarted, "one")) == 1
+
+
+@pytest.mark.parametrize("point", rows(*IN_A_RESTORE, WHILE_ATTACHING))
+def test_restore_dies_and_the_next_one_too(place: Place, point: str) -> None:
+    """A restore is cut, and the next one at the same place: the third finishes the same turn."""
+    runtime = place.start("run", "-a", "plain", "--session", "job", "--key", "one", MID_TURN)
+    place.until_there("started")
+    place.send("job", QUICK, key="two")
+    runtime.kill()
+    killed_at(place, point)
+    killed_at(place, point)
+    owner = place.start("resume", "job", "--json")
+    place.until_recorded("job", "RestoreDone")
+    place.go()
+    resumed = owner.wait()
+
+    assert resumed.status == 0, resumed
+    journal = place.journal("job")
+    assert journal.bodies(TurnAttached, "one")
+    assert journal.bodies(RestoreDone)
+    assert len(journal.bodies(TurnAttemptStarted, "one")) == 1
+    assert len(journal.bodies(TurnDone)) == 2
+    journal.assert_every_input_ends_once()
+    place.assert_effects_once("one", "two")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", IN_A_RESTORE)
+def test_restore_of_a_dead_agent_dies_and_the_next_one_too(place: Place, point: str) -> None:
+    """The repairs of a cut restore are written once."""
+    runtime = place.start("run", "-a", "plain", "--session", "job", "--key", "one", MID_TURN)
+    place.until_there("started")
+    place.send("job", QUICK, key="two")
+    runtime.kill()
+    kill_tree(place)
+    killed_at(place, point)
+    killed_at(place, point)
+    resumed = place.call("resume", "job", "--json")
+
+    assert resumed.status in (0, 1), resumed
+    journal = place.journal("job")
+    assert len(journal.of("TurnInterrupted")) == 1
+    assert [record.turn for record in journal.of("TurnDone")] == ["two"]
+    journal.assert_every_input_ends_once()
+    place.assert_effects_once("one", "two")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_every_append_is_cut(tmp_path: Path, side: str) -> None:
+    """The owner dies right before, or right after, its N-th append, for every N until none kills it."""
+    from tests.support.place import place_at
+
+    for nth in range(1, 40):
+        with place_at(tmp_path / f"cut-{nth}") as place:
+            two_inputs(place)
+            cut = place.call("resume", "job", "--json", faults=f"journal.append.{side}@{nth}=kill")
+            if cut.status == 0:
+                assert nth > 10
+                return
+            assert cut.status == -signal.SIGKILL, cut
+            resumed = place.call("resume", "job", "--json")
+            assert resumed.status == 0, (nth, resumed)
+            journal = place.journal("job")
+            journal.assert_every_input_ends_once()
+            assert [record.turn for record in journal.of("TurnDone")] == ["one", "two"]
+            place.assert_effects_once("one", "two")
+    raise AssertionError("it never came to an end")
