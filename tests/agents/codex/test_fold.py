@@ -543,3 +543,27 @@ def test_uncapped_log_a_calls_long_output_is_kept_at_both_ends() -> None:
     assert len(call.output) < 70_000
     assert call.output.startswith("begin")
     assert call.output.endswith("end")
+
+
+def test_an_answered_gate_is_not_told_as_closed_when_its_turn_ends() -> None:
+    lab = Lab().ready().running()
+    gate = permission(lab)
+    lab.write(answers=(GateAnswer(gate.gate, gate.payload, "allow_once"),))
+    assert [type(event) for event in lab.ends()] == [SessionConfirmed, TurnEnded]
+
+
+def test_tokens_of_a_turn_that_codex_began_by_itself_are_not_the_next_turns() -> None:
+    def used(turn: str, total: int, last: int) -> None:
+        usage = {"total": {"totalTokens": total}, "last": {"totalTokens": last}}
+        assert lab.says("thread/tokenUsage/updated", turnId=turn, tokenUsage=usage) == []
+
+    lab = Lab().ready().running("r1", "t1")
+    used("t1", 50, 50)
+    lab.ends("t1")
+    used("own", 150, 100)
+    lab.running("r2", "t2")
+    used("t2", 180, 30)
+    used("t2", 200, 20)
+    [ended] = lab.ends("t2")
+    assert isinstance(ended, TurnEnded)
+    assert ended.usage == {"total_tokens": 50}
