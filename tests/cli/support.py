@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import outlast
+from outlast.journal import read_records
+from outlast.records.public import public_json
+from outlast.state.listing import listed_json
+from outlast.store.sqlite.reading import list_sessions
+from outlast.store.url import sqlite_url
 from outlast.testing import agents
 
 DEADLINE = 30.0
@@ -79,9 +86,30 @@ class Shell:
         assert ran.code == 0, ran
         return json.loads(ran.out)
 
+    @property
+    def url(self) -> str:
+        return sqlite_url(self.state / "outlast.db")
+
     def sessions(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.json("ls")
-        return rows
+        """What `ls --json` shows, without a process of its own: tests look often."""
+        return [listed_json(row) for row in list_sessions(self.state / "outlast.db")]
+
+    def show(self, session: str) -> dict[str, Any]:
+        """What `show --json` shows, without a process of its own."""
+        return asyncio.run(self._view(session))
+
+    async def _view(self, session: str) -> dict[str, Any]:
+        async with outlast.connect(self.url) as client:
+            return (await client.session(session).view()).to_json()
+
+    def records(self, session: str, *types: str) -> list[dict[str, Any]]:
+        """The records of these types, as `tail --json` shows them."""
+        found = asyncio.run(self._records(session))
+        return [record for record in found if record["type"] in types]
+
+    async def _records(self, session: str) -> list[dict[str, Any]]:
+        async with outlast.connect(self.url) as client:
+            return [public_json(record) async for record in read_records(client.store, session)]
 
     def close(self) -> None:
         for process in self._running:

@@ -58,7 +58,7 @@ def test_standard_input_goes_through_unchanged(shell: Shell) -> None:
     ran = shell.run("run", "--json", "-a", "scripted", "-", stdin=TEXT.encode())
     assert ran.lines[-1]["text"] == TEXT
     (row,) = shell.sessions()
-    assert shell.json("show", row["id"])["turns"][0]["input"] == TEXT
+    assert shell.show(row["id"])["turns"][0]["input"] == TEXT
 
 
 def test_a_mebibyte_goes_through_unchanged(shell: Shell) -> None:

@@ -20,7 +20,8 @@ from outlast.errors import GateNotFoundError
 
 if TYPE_CHECKING:
     from outlast.config import Config
-    from outlast.runtime.handles import Answer, Session
+    from outlast.runtime.client import Client
+    from outlast.runtime.handles import Answer
 
 _EXITS = {
     "answered": Exit.OK,
@@ -50,31 +51,35 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
     name, gate_typed, choice_typed = typed
     async with open_client(config) as client:
         session = client.session(await client.store.find(name))
-        gate, choice = await _meant(session, gate_typed, choice_typed)
-        answer = await session.answer(gate, choice, by=_user())
+        gates = await session.gates()
+        found = find_gate(gate_typed, [gate.id for gate in gates])
+        if found is None:
+            answer = await _earlier(client, session.id, gate_typed)
+        else:
+            (gate,) = [gate for gate in gates if gate.id == found]
+            answer = await session.answer(found, choice_of(choice_typed, gate.choices), by=_user())
     _tell(screen, session.id, answer)
     return _EXITS[answer.result]
 
 
-async def _meant(session: Session, gate_typed: str, choice_typed: str) -> tuple[str, str]:
-    """Gate and choice by what was typed. A gate that is not open is passed on as typed: what became of it
-    is in the journal. Raises UsageError, GateNotFoundError."""
-    view = await session.view()
-    found = find_gate(gate_typed, [gate.id for gate in view.gates])
-    if found is None:
-        if len(gate_typed) < FULL_ID:
-            raise GateNotFoundError(
-                f"session {session.id} has no open question {gate_typed!r}",
-                hint=f"`outlast show {session.id}` lists them",
-                session_id=session.id,
-            )
-        return gate_typed, choice_typed
-    gate = next(gate for gate in view.gates if gate.id == found)
-    return found, choice_of(choice_typed, gate.choices)
+async def _earlier(client: Client, session: str, gate: str) -> Answer:
+    """What became of a question that is not open any more, by its whole id. Raises GateNotFoundError if
+    there never was one."""
+    from outlast.journal import read_records
+    from outlast.records.types import GateResolved
+    from outlast.runtime.handles import Answer
 
-
-FULL_ID = 36
-"""Characters of a whole id; less is a beginning of one."""
+    async for record in read_records(client.store, session):
+        body = record.body
+        if isinstance(body, GateResolved) and body.gate == gate:
+            if body.reason == "expired":
+                return Answer("expired")
+            return Answer("taken" if body.reason in ("answered", "policy") else "gone", body.by)
+    raise GateNotFoundError(
+        f"session {session} has no open question {gate!r}",
+        hint=f"`outlast show {session}` lists them",
+        session_id=session,
+    )
 
 
 def _tell(screen: Screen, session: str, answer: Answer) -> None:

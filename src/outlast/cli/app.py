@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TextIO
 
 import click
 
 from outlast.cli.exits import Exit
 from outlast.cli.failures import ErrorLine, Failure, failure_of
+from outlast.cli.output import point_at_nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         code = result if isinstance(result, int) else Exit.OK
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
+        point_at_nothing(sys.stdout)
         return Exit.OK
     except click.ClickException as error:
         return _report(_usage_failure(error), options)
@@ -135,21 +137,19 @@ def _usage_failure(error: click.ClickException) -> Failure:
 
 def _report(failure: Failure, options: Sequence[str]) -> int:
     text = failure.as_json() if "--json" in options else failure.as_text()
-    try:
+    with _tolerated(sys.stdout):
         sys.stdout.flush()
+    with _tolerated(sys.stderr):
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
-    except OSError:
-        _drop_output()
     return failure.exit_code
 
 
-def _drop_output() -> None:
-    """Point stdout at nothing: the reader has gone, and the interpreter's last flush must not complain."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+@contextmanager
+def _tolerated(stream: TextIO) -> Iterator[None]:
+    """A stream that cannot be written is pointed at nothing: an error that nobody can be told of must not
+    become another one in the interpreter's last flush."""
     try:
-        os.dup2(nowhere, sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass
-    finally:
-        os.close(nowhere)
+        yield
+    except OSError:
+        point_at_nothing(stream)

@@ -42,9 +42,9 @@ class Channel:
             self._stream.write(self._encodable(text))
             self._stream.flush()
         except (OSError, ValueError) as error:
+            self.leave()
             if isinstance(error, OSError) and error.errno not in _GONE:
                 raise
-            self.leave()
             return
         self.at_line_start = text.endswith("\n")
 
@@ -59,18 +59,10 @@ class Channel:
         return f"{_BOLD}{text}{_PLAIN}" if self.coloured else text
 
     def leave(self) -> None:
-        """Write nothing more. The descriptor is pointed at nothing, so that what is still buffered goes
-        nowhere instead of failing at exit."""
-        if self.gone:
-            return
-        self.gone = True
-        try:
-            descriptor = self._stream.fileno()
-        except (OSError, ValueError):
-            return
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+        """Write nothing more."""
+        if not self.gone:
+            self.gone = True
+            point_at_nothing(self._stream)
 
     def _encodable(self, text: str) -> str:
         encoding = self._stream.encoding or "utf-8"
@@ -113,3 +105,15 @@ def _is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:
         return False
+
+
+def point_at_nothing(stream: TextIO) -> None:
+    """Let the stream's descriptor lead nowhere, so that what is still buffered is dropped instead of failing
+    at exit."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

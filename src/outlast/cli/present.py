@@ -33,24 +33,27 @@ class Presenter(Protocol):
 
 
 class JsonPresenter:
-    """The lines of `run --json`. Records that come before the first turn line are kept until it is
-    printed: it is the first line, always."""
+    """The lines of `run --json`, for one turn or for several: its ids, records, its outcome.
+
+    Records between turns (a restore's own, for instance) are kept for after the next turn's ids: a turn's
+    block begins with its ids and ends with its outcome, always. `tail` prints every record.
+    """
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._early: list[Record] | None = []
+        self._between: list[Record] | None = []
 
     def accepted(self, session: str, turn: str) -> None:
         self._screen.json_line(AcceptedLine(session, turn))
-        early, self._early = self._early, None
-        for record in early or ():
+        kept, self._between = self._between, None
+        for record in kept or ():
             self.record(record)
 
     def record(self, record: Record) -> None:
         if not record.public:
             return
-        if self._early is not None:
-            self._early.append(record)
+        if self._between is not None:
+            self._between.append(record)
         else:
             self._screen.out.write(public_line(record).decode("utf-8") + "\n")
 
@@ -61,6 +64,7 @@ class JsonPresenter:
         from outlast.runtime.outcome import to_json
 
         self._screen.json_line(to_json(outcome))
+        self._between = []
 
     def way_back(self, session: str) -> None:
         self._screen.err_json_line(WayBackLine(session, way_back_command(session)))

@@ -1,0 +1,105 @@
+"""The small commands: what they print and how they exit."""
+
+import json
+
+import pytest
+
+from tests.cli.support import Shell, until
+
+WAITS = "[[touch:here]][[wait:go]]"
+
+
+def test_cancel_and_close_say_what_they_came_to(shell: Shell) -> None:
+    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    assert shell.json("cancel", "s") == {"session": "s", "result": "done", "detail": ""}
+    assert owner.wait(30) == 130
+    nothing = shell.run("cancel", "s")
+    assert (nothing.code, nothing.out) == (0, "there was no turn to cancel\n")
+    closed = shell.run("close", "s")
+    assert closed.code == 0, closed
+    assert shell.sessions()[0]["status"] == "stopped"
+    assert shell.run("run", "--session", "s", "[[say:open again]]").code == 0
+    assert shell.sessions()[0]["status"] == "idle"
+
+
+def test_retry_and_skip_of_nothing_are_not_found(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "fine")
+    for command in ("retry", "skip"):
+        ran = shell.run(command, "s", "nothing-like-it")
+        assert ran.code == 3
+        assert "has no turn 'nothing-like-it'" in ran.err
+
+
+def test_send_is_durable_and_says_who_runs_it(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "first")
+    sent = shell.run("send", "--json", "--key", "K", "s", "-", stdin=b"second\r\n")
+    assert (sent.code, sent.lines) == (0, [{"session": "s", "turn": "K"}])
+    assert json.loads(sent.err)["notice"] == "nobody runs this session now: outlast resume s"
+    (row,) = shell.sessions()
+    assert (row["status"], row["queued"]) == ("detached", 1)
+    assert shell.run("wait", "s").code == 1
+    resumed = shell.run("resume", "s")
+    assert (resumed.code, resumed.out) == (0, "second\r\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("send", "x", "hi"), ("show", "x"), ("tail", "x"), ("wait", "x"), ("cancel", "x"), ("kill", "x"),
+     ("close", "x"), ("retry", "x"), ("skip", "x"), ("plan", "x"), ("resume", "x"), ("answer", "x", "g", "c"),
+     ("attach", "x")],
+)  # fmt: skip
+def test_a_session_that_is_not_there_exits_3(shell: Shell, arguments: tuple[str, ...]) -> None:
+    ran = shell.run(*arguments)
+    assert ran.code == 3, ran
+    assert ran.err.splitlines()[-1].startswith("outlast: ")
+    assert "`outlast ls` lists them" in ran.err
+
+
+def test_a_prefix_that_fits_two_sessions_is_refused(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "chat-1", "one")
+    shell.run("send", "chat", "more")  # a unique beginning
+    shell.run("run", "-a", "scripted", "--session", "chat-2", "two")
+    ran = shell.run("show", "--json", "chat")
+    assert (ran.code, ran.error["error"]) == (2, "ambiguous_id")
+
+
+def test_ls_show_and_tail_have_the_shapes_that_scripts_know(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "[[say:hi]]")
+    (row,) = shell.json("ls", "--workspace", ".")
+    assert list(row) == [
+        "id", "title", "status", "agent", "workspace", "created_at", "last_activity_at", "turns", "queued",
+        "open_gates", "owner",
+    ]  # fmt: skip
+    assert shell.json("ls", "--workspace", "/") == []
+    shown = shell.json("show", "s")
+    assert {"session", "turns", "queue", "gates", "agent_sessions", "restores"} <= set(shown)
+    assert shown["session"] == row
+    (turn,) = shown["turns"]
+    assert set(turn) == {"turn", "index", "input", "outcome", "attempts", "started_at", "ended_at"}
+    lines = shell.run("tail", "s", "--json").lines
+    assert list(lines[0]) == [
+        "seq", "epoch", "id", "at", "type", "v", "loop", "turn", "cause", "actor", "cursor", "body", "chain",
+    ]  # fmt: skip
+    assert [line["seq"] for line in shell.run("tail", "s", "--json", "--after", "4").lines][0] == 5
+    every = shell.run("tail", "s", "--json", "--internal").lines
+    assert [line["seq"] for line in every] == list(range(1, len(every) + 1))
+    table = shell.run("ls").out.splitlines()
+    assert table[0].split() == ["ID", "STATUS", "AGENT", "ACTIVE", "TURNS", "QUEUED", "TITLE"]
+    assert table[1].split()[:3] == ["s", "idle", "scripted"]
+
+
+def test_tail_follows_until_its_reader_goes(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "one")
+    following = shell.start("tail", "-f", "--json", "s")
+    assert following.stdout is not None
+    seen = []
+    while not seen or seen[-1]["type"] != "TurnDone":
+        seen.append(json.loads(following.stdout.readline()))
+    shell.run("run", "--session", "s", "two")
+    line = json.loads(following.stdout.readline())
+    assert line["seq"] > seen[-1]["seq"]
+    following.stdout.close()
+    following.stdout = None
+    shell.run("run", "--session", "s", "three")
+    assert following.wait(30) == 0

@@ -1,0 +1,132 @@
+"""Questions that an agent asks, from the shell."""
+
+import os
+import pty
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Shell, until
+
+PERMISSION = "[[gate:g:May I write?:allow_once,reject_once]]"
+QUESTION = "[[gate:g:Which one?:left,right]]"
+
+
+def gate_of(shell: Shell, session: str) -> dict[str, Any]:
+    (gate,) = shell.show(session)["gates"]
+    found: dict[str, Any] = gate
+    return found
+
+
+@pytest.mark.parametrize(("approve", "answer"), [("all", "allow_once"), ("never", "reject_once")])
+def test_approve_decides_permissions(shell: Shell, approve: str, answer: str) -> None:
+    ran = shell.run("run", "-a", "scripted", "--approve", approve, PERMISSION)
+    assert (ran.code, ran.out) == (0, f"g={answer}\n"), ran
+
+
+def test_a_question_without_anybody_exits_6_and_waits_for_answer_and_resume(shell: Shell) -> None:
+    ran = shell.run("run", "-a", "scripted", "--session", "s", "--approve", "all", QUESTION)
+    assert ran.code == 6
+    assert "the agent waits for an answer: Which one?" in ran.err
+    assert "outlast answer s" in ran.err
+    (row,) = shell.sessions()
+    assert (row["status"], row["open_gates"]) == ("detached", 1)
+    gate = gate_of(shell, "s")
+    assert [choice["id"] for choice in gate["choices"]] == ["left", "right"]
+
+    wrong = shell.run("answer", "s", gate["id"], "up")
+    assert wrong.code == 2
+    assert "left, right" in wrong.err
+    assert shell.json("answer", "s", gate["id"][:8], "right")["result"] == "queued"
+    resumed = shell.run("resume", "s")
+    assert (resumed.code, resumed.out) == (0, "g=right\n")
+    late = shell.run("answer", "--json", "s", gate["id"], "left")
+    assert (late.code, late.lines[0]["result"]) == (4, "taken")
+    never = shell.run("answer", "--json", "s", "no-such-gate", "left")
+    assert (never.code, never.error["error"]) == (3, "gate_not_found")
+
+
+def test_json_tells_the_wait_as_an_error_with_the_session(shell: Shell) -> None:
+    ran = shell.run("run", "--json", "-a", "scripted", "--session", "s", QUESTION)
+    assert ran.code == 6
+    assert (ran.error["error"], ran.error["session"]) == ("waiting_for_answer", "s")
+    assert ran.lines[-1]["type"] == "GateOpened"
+
+
+def test_wait_exits_6_at_a_question_and_0_when_all_is_done(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", QUESTION)
+    assert shell.run("wait", "s").code == 6
+    shell.run("answer", "s", gate_of(shell, "s")["id"], "left")
+    assert shell.run("resume", "s").code == 0
+    assert shell.json("wait", "s") == {"outcome": "done", "stop_reason": "end_turn", "text": "g=left"}
+
+
+def test_an_answer_from_elsewhere_reaches_a_running_session(shell: Shell) -> None:
+    owner = shell.start("run", "-a", "scripted", "--session", "s", QUESTION, **_terminal_input())
+    until(lambda: bool(_gates(shell)), "the question to be open")
+    assert shell.json("answer", "s", gate_of(shell, "s")["id"], "right")["result"] == "answered"
+    out, _ = owner.communicate(timeout=30)
+    assert (owner.returncode, out) == (0, "g=right\n")
+
+
+def test_a_person_at_the_terminal_is_asked(shell: Shell) -> None:
+    master, slave = pty.openpty()
+    owner = shell.start(
+        "run", "-a", "scripted", "--session", "s", QUESTION,
+        stdin=slave, stderr=slave, start_new_session=True, preexec_fn=_control_terminal,
+    )  # fmt: skip
+    os.close(slave)
+    seen = _reader(master)
+    until(lambda: "answer:" in seen(), "the question on the terminal")
+    os.write(master, b"sideways\n")
+    until(lambda: "none of the choices" in seen(), "the second asking")
+    os.write(master, b"2\n")
+    out, _ = owner.communicate(timeout=30)
+    assert (owner.returncode, out) == (0, "g=right\n")
+    assert "1  left" in seen()
+    os.close(master)
+
+
+def _gates(shell: Shell) -> list[Any]:
+    rows = shell.sessions()
+    return [row for row in rows if row["open_gates"]]
+
+
+def _terminal_input() -> dict[str, Any]:
+    """A terminal where nobody types: the owner asks and goes on waiting."""
+    master, slave = pty.openpty()
+    _open_ends.append(master)
+    return {"stdin": slave, "stderr": slave, "start_new_session": True, "preexec_fn": _control_terminal}
+
+
+_open_ends: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def _close_ends() -> Any:
+    yield
+    while _open_ends:
+        os.close(_open_ends.pop())
+
+
+def _reader(descriptor: int) -> Callable[[], str]:
+    os.set_blocking(descriptor, False)
+    read = bytearray()
+
+    def everything() -> str:
+        try:
+            while data := os.read(descriptor, 65536):
+                read.extend(data)
+        except OSError:
+            pass
+        return read.decode("utf-8", "replace")
+
+    return everything
+
+
+def _control_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

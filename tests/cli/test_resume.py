@@ -1,0 +1,133 @@
+"""`outlast resume`, `plan`, `kill` and friends, after a crash and beside a living owner."""
+
+import signal
+
+from tests.cli.support import Shell, interrupt, is_alive, until
+
+WAITS = "[[say:at work]][[touch:here]][[wait:go]][[effect:{turn} {attempt}]]"
+
+
+def crash(shell: Shell, prompt: str = WAITS) -> None:
+    """A run of session `s` that is killed in the middle of its turn."""
+    process = shell.start("run", "-a", "scripted", "--session", "s", prompt)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    process.kill()
+    process.communicate(timeout=30)
+
+
+def test_after_kill_9_resume_goes_on_with_the_same_turn(shell: Shell) -> None:
+    crash(shell)
+    (row,) = shell.sessions()
+    assert (row["status"], row["owner"]) == ("detached", None)
+    plan = shell.json("plan", "s")
+    assert [turn["action"] for turn in plan["turns"]] == ["attach"]
+    assert "attach: gen-000001 lives" in shell.run("plan", "s").out
+    assert shell.run("send", "s", "[[say:second]]").code == 0
+
+    resumed = shell.start("resume", "--json", "s")
+    until(lambda: bool(shell.sessions()[0]["owner"]), "the new owner")
+    (shell.folder / "go").touch()
+    out, _ = resumed.communicate(timeout=30)
+    lines = [line for line in out.splitlines() if '"outcome":"' in line or line.startswith('{"session"')]
+    assert resumed.returncode == 0
+    assert len(lines) == 4
+    assert '"type":"TurnAttached"' in out
+    shown = shell.show("s")
+    assert [turn["outcome"] for turn in shown["turns"]] == ["done", "done"]
+    assert [turn["attempts"] for turn in shown["turns"]] == [1, 1]
+    assert len(shell.effects.read_text().splitlines()) == 1
+    assert len(shown["restores"]) == 1
+    assert "── " in shell.run("show", "s").out
+
+
+def test_resume_beside_a_living_owner_is_a_conflict_that_names_it(shell: Shell) -> None:
+    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    ran = shell.run("resume", "--json", "s")
+    assert ran.code == 4
+    assert f"pid {owner.pid}" in ran.error["message"]
+    assert ran.error["session"] == "s"
+    waiting = shell.start("resume", "s", "--wait", "20")
+    (shell.folder / "go").touch()
+    assert owner.wait(30) == 0
+    assert waiting.wait(30) == 0
+    assert len(shell.effects.read_text().splitlines()) == 1
+
+
+def test_take_over_ends_a_stopped_owner(shell: Shell) -> None:
+    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    interrupt(owner, signal.SIGSTOP)
+    doctor = shell.run("doctor")
+    assert "is stopped" in doctor.out
+    assert "--take-over" in doctor.out
+    (shell.folder / "go").touch()
+    ran = shell.run("resume", "s", "--take-over")
+    assert (ran.code, ran.out) == (0, "at work\n"), ran
+    assert owner.wait(30) == -signal.SIGKILL
+    assert len(shell.effects.read_text().splitlines()) == 1
+
+
+def test_run_in_a_session_that_is_owned_elsewhere_sends_and_follows(shell: Shell) -> None:
+    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    second = shell.start("run", "--session", "s", "[[say:mine]]")
+    until(lambda: shell.sessions()[0]["queued"] == 1, "the second input to be queued")
+    (shell.folder / "go").touch()
+    out, _ = second.communicate(timeout=30)
+    assert (second.returncode, out) == (0, "mine\n")
+    assert owner.wait(30) == 0
+    assert shell.sessions()[0]["turns"] == 2
+
+
+def test_kill_ends_the_agent_of_a_session_that_nobody_owns(shell: Shell) -> None:
+    crash(shell)
+    found = shell.run("doctor")
+    assert "lives without owner" in found.out
+    (process,) = [
+        line for line in shell.run("tail", "s", "--json").lines if line["type"] == "TurnAttemptStarted"
+    ]
+    pids = [entry["pid"] for entry in process["body"]["processes"]]
+    killed = shell.run("kill", "s")
+    assert killed.code == 0, killed
+    until(lambda: not any(is_alive(pid) for pid in pids), "guard and shim to be gone")
+    assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled"]
+    assert not shell.effects.exists()
+    assert shell.sessions()[0]["status"] in ("idle", "parked")
+    assert "no agent lives without an owner" in shell.run("doctor").out
+
+
+def test_kill_force_ends_an_owner_that_hangs(shell: Shell) -> None:
+    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    interrupt(owner, signal.SIGSTOP)
+    killed = shell.run("kill", "--force", "s")
+    assert killed.code == 0, killed
+    assert owner.wait(30) == -signal.SIGKILL
+    assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled"]
+
+
+def test_an_interrupted_turn_is_not_executed_again_until_a_person_says_so(shell: Shell) -> None:
+    crash(shell)
+    (attempt,) = [
+        line for line in shell.run("tail", "s", "--json").lines if line["type"] == "TurnAttemptStarted"
+    ]
+    for entry in attempt["body"]["processes"]:
+        interrupt_pid(entry["pid"])
+    until(lambda: shell.json("plan", "s")["turns"][0]["action"] == "interrupt", "the agent's end to be seen")
+    (shell.folder / "go").touch()
+    resumed = shell.run("resume", "--json", "s")
+    assert (resumed.code, resumed.lines[-1]["outcome"]) == (1, "interrupted"), resumed
+    assert not shell.effects.exists()
+    assert shell.run("wait", "s").code == 1
+
+    assert shell.json("retry", "s")["result"] == "queued"
+    again = shell.run("resume", "s")
+    assert again.code == 0, again
+    assert shell.effects.read_text().split()[1] == "2"
+
+
+def interrupt_pid(pid: int) -> None:
+    import os
+
+    os.kill(pid, signal.SIGKILL)

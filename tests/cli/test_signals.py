@@ -1,0 +1,109 @@
+"""What signals and a terminal that goes away do to `outlast run`."""
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.cli.support import Shell, interrupt, until
+
+WAITS = "[[say:at work]][[touch:here]][[wait:go]][[effect:{turn}]]"
+
+
+def working(shell: Shell, *more: str, prompt: str = WAITS) -> "subprocess.Popen[str]":
+    """A run whose agent is in the middle of its turn, in a session of the label `s`."""
+    process = shell.start("run", "-a", "scripted", "--session", "s", *more, prompt)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    return process
+
+
+def status(shell: Shell) -> str:
+    (row,) = shell.sessions()
+    text: str = row["status"]
+    return text
+
+
+def test_ctrl_c_cancels_the_turn_and_holds_the_queue(shell: Shell) -> None:
+    process = working(shell)
+    shell.run("send", "s", "[[effect:queued]]")
+    interrupt(process)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "outlast resume s" in err
+    shown = shell.show("s")
+    assert [turn["outcome"] for turn in shown["turns"]] == ["cancelled", "queued"]
+    assert status(shell) == "parked"
+    assert not shell.effects.exists()
+    assert shell.run("resume", "s").code == 0
+    assert shell.effects.read_text() == "queued\n"
+
+
+def test_json_ends_with_the_outcome_cancelled(shell: Shell) -> None:
+    process = working(shell, "--json")
+    interrupt(process)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out.splitlines()[-1].startswith('{"outcome":"cancelled"')
+
+
+def test_a_second_ctrl_c_leaves_the_agent_at_work(shell: Shell) -> None:
+    process = working(shell, prompt="[[ignore-term]]" + WAITS)
+    interrupt(process)
+    assert process.stderr is not None
+    assert "Ctrl-C again" in process.stderr.readline()
+    interrupt(process)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "left before the end" in err
+    assert status(shell) == "detached"
+
+
+def test_sigterm_leaves_the_agent_at_work_and_resume_finishes_the_same_turn(shell: Shell) -> None:
+    process = working(shell)
+    interrupt(process, signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "outlast resume s" in err
+    assert status(shell) == "detached"
+    (shell.folder / "go").touch()
+    ran = shell.run("resume", "--json", "s")
+    assert (ran.code, ran.lines[-1].get("outcome")) == (0, "done"), ran
+    assert len(shell.effects.read_text().splitlines()) == 1
+
+
+def test_a_hung_up_terminal_does_not_end_the_work(shell: Shell, tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    process = shell.start(
+        "run", "-a", "scripted", "--session", "s", WAITS,
+        stdin=slave, stdout=slave, stderr=slave, start_new_session=True, preexec_fn=_control_terminal,
+    )  # fmt: skip
+    os.close(slave)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    shell.run("send", "s", "[[effect:queued]]")
+    os.close(master)  # the kernel sends SIGHUP; from now on writing to the terminal fails
+    (shell.folder / "go").touch()
+    assert process.wait(30) == 0
+    assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["done", "done"]
+    assert len(shell.effects.read_text().splitlines()) == 2
+    assert status(shell) == "idle"
+
+
+def test_nohup_is_respected(shell: Shell) -> None:
+    process = shell.start("run", "-a", "scripted", "--session", "s", WAITS, preexec_fn=_ignore_hangup)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    interrupt(process, signal.SIGHUP)
+    (shell.folder / "go").touch()
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "at work\n")
+
+
+def _control_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _ignore_hangup() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
