@@ -67,7 +67,7 @@ def test_a_stopped_session_reopens_with_the_next_input(journal: JournalBuilder) 
     assert journal.accept("a").state().stopped is None
 
 
-def test_cancel_then_run(journal: JournalBuilder) -> None:
+def test_a_held_queue_stays_held_over_a_restore(journal: JournalBuilder) -> None:
     """After a person's cancel the queue is held until somebody lets it go on; a restore does not."""
     journal.running("a").accept("b").interrupt("a", "cancelled")
     journal.add(t.LoopChanged(state="held", reason="cancelled by alice"))
@@ -114,7 +114,7 @@ def test_attempts_count_from_the_last_progress(journal: JournalBuilder, progress
     assert (turn.attempts, turn.since_progress) == (1, since)
 
 
-def test_poison_turn(journal: JournalBuilder) -> None:
+def test_attempts_without_progress_add_up_over_restores(journal: JournalBuilder) -> None:
     """Attempts without progress add up over restores that retry by themselves; a person's retry clears that
     count, and no retry clears the total."""
     journal.running("a")
@@ -271,7 +271,7 @@ def test_restores_without_an_end_are_counted(journal: JournalBuilder) -> None:
     assert state.epoch_first_seq == 9
 
 
-def test_unconfirmed_id(journal: JournalBuilder) -> None:
+def test_how_far_an_agent_session_is_known_is_kept(journal: JournalBuilder) -> None:
     """How far an agent's own session is known: bound, confirmed, lost."""
     journal.running("a")
     for state in ("bound", "confirmed", "lost"):

@@ -72,7 +72,7 @@ def test_attachment_lost(journal: JournalBuilder) -> None:
     assert said["content"] == [{"type": "text", "text": "one"}, {"type": "text", "text": "two\r\n\0"}]
 
 
-def test_optimistic_stuck(journal: JournalBuilder) -> None:
+def test_a_returned_input_is_not_shown_as_sent(journal: JournalBuilder) -> None:
     """A returned input is shown in the queue and not as sent, and once when it then runs."""
     journal.accept("a").start("a").attempt("a").add(RETURNED_A)
     assert shown(journal) == []

@@ -203,7 +203,7 @@ def size(state: State) -> int:
     return len(msgspec.json.encode(state))
 
 
-def test_quadratic_size() -> None:
+def test_the_size_of_a_state_follows_what_is_open() -> None:
     """The state of a session with thousands of turns is as small as that of a young one."""
     journal = random_journal(seed=7, moves=30_000)
     assert journal.expected.turns > 1_000
