@@ -1,0 +1,235 @@
+"""What a restore decides: a table of the rules, and that every crash state has a plan that closes it."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.agents.contract import ExitInfo, TurnEnded
+from outlast.ids import derived_id
+from outlast.records.codec import encode_body, record_of, row_of
+from outlast.records.envelope import Draft, Stamp
+from outlast.records.types import Fence, RestoreDone, RestoreStarted, TurnAttached
+from outlast.restore.facts import AgentFacts, Facts, Landing
+from outlast.restore.plan import RestorePlan, plan
+from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
+from outlast.state.fold import apply, digest, fold
+from outlast.state.model import State
+from outlast.testing.journals import GeneratedJournal, JournalBuilder, journals
+from outlast.turns.terminal import Ending, close
+
+LOOP = "main"
+KILLED = ExitInfo(status=None, signal=9)
+
+
+def facts(state: State, **agent: object) -> Facts:
+    loop = state.root or ""
+    return Facts(agents={loop: AgentFacts(loop=loop, known=True, **agent)})  # type: ignore[arg-type]
+
+
+def turn_of(chosen: RestorePlan) -> tuple[str, str]:
+    (turn,) = chosen.turns
+    return turn.action, turn.then
+
+
+ALIVE = {"generation": "g", "found": True, "alive": True, "started": True}
+DEAD = {"generation": "g", "found": True, "started": True, "exit": KILLED}
+
+
+@pytest.mark.parametrize(
+    ("agent", "expected"),
+    [
+        (ALIVE | {"landing": "accepted"}, ("attach", "none")),
+        (ALIVE | {"landing": "never_written"}, ("attach", "none")),
+        (ALIVE | {"started": False, "landing": "never_written"}, ("return", "none")),
+        (DEAD | {"landing": "written", "terminal": "done"}, ("settle", "none")),
+        (DEAD | {"landing": "written", "terminal": "failed"}, ("settle", "none")),
+        (DEAD | {"landing": "never_written"}, ("return", "none")),
+        (DEAD | {"landing": "written"}, ("interrupt", "none")),
+        (DEAD | {"landing": "unknown"}, ("interrupt", "none")),
+        (DEAD | {"landing": "foreign"}, ("interrupt", "none")),
+        (DEAD | {"landing": "written", "on_interrupt": "retry"}, ("interrupt", "retry")),
+        (DEAD | {"landing": "written", "on_interrupt": "retry", "gone": False}, ("interrupt", "hold")),
+        (DEAD | {"landing": "written", "on_interrupt": "continue"}, ("interrupt", "continue")),
+        (DEAD | {"landing": "written", "on_interrupt": "hold"}, ("interrupt", "hold")),
+        (DEAD | {"landing": "written", "on_interrupt": "ask"}, ("interrupt", "ask")),
+        ({"generation": "g", "found": False, "landing": "unknown"}, ("interrupt", "none")),
+    ],
+)
+def test_an_open_turn_is_closed_by_the_first_rule_that_holds(
+    agent: dict[str, object], expected: tuple[str, str]
+) -> None:
+    state = JournalBuilder().running("t").state()
+    assert turn_of(plan(state, facts(state, **agent))) == expected
+
+
+def test_a_turn_that_no_agent_was_given_goes_back_to_its_place() -> None:
+    state = JournalBuilder().accept("t").start("t").state()
+    assert turn_of(plan(state, facts(state))) == ("return", "none")
+
+
+def test_a_turns_own_choice_comes_before_the_agents() -> None:
+    state = JournalBuilder().accept("t", on_interrupt="retry").start("t").attempt("t").reserve("t").state()
+    chosen = plan(state, facts(state, **DEAD, landing="written", on_interrupt="hold"))
+    assert turn_of(chosen) == ("interrupt", "retry")
+
+
+def test_poison_turn() -> None:
+    """A turn whose agent dies without progress is quarantined after its third attempt."""
+    state = JournalBuilder().running("t").attempt("t", 2).attempt("t", 3).reserve("t").state()
+    chosen = plan(state, facts(state, **DEAD, landing="written", on_interrupt="retry"))
+    assert turn_of(chosen) == ("interrupt", "quarantine")
+
+
+def test_progress_gives_a_turn_new_attempts() -> None:
+    state = (
+        JournalBuilder().running("t").attempt("t", 2).say("t", "on it").attempt("t", 3).reserve("t").state()
+    )
+    chosen = plan(state, facts(state, **DEAD, landing="written", on_interrupt="retry"))
+    assert turn_of(chosen) == ("interrupt", "retry")
+
+
+def test_the_evidence_names_what_was_seen_and_the_calls_without_outcome() -> None:
+    builder = JournalBuilder().running("t")
+    state = builder.state()
+    state.open_turns["t"].open_calls["1"] = "shell"
+    (turn,) = plan(state, facts(state, **DEAD, landing="written")).turns
+    assert "signal 9" in turn.evidence
+    assert "the input was written" in turn.evidence
+    assert "shell" in turn.evidence
+
+
+def test_an_idle_agent_that_serves_many_turns_is_adopted() -> None:
+    state = JournalBuilder().running("t").done("t").state()
+    (loop,) = plan(state, facts(state, **ALIVE, many_turns=True)).loops
+    assert loop.action == "attach"
+
+
+def test_an_agent_of_one_turn_that_outlived_it_is_ended() -> None:
+    state = JournalBuilder().running("t").done("t").state()
+    (loop,) = plan(state, facts(state, **ALIVE)).loops
+    assert loop.action == "end"
+
+
+def test_gate_dead() -> None:
+    """A gate is kept while its agent waits for the answer, and closed with it."""
+    state = JournalBuilder().running("t").ask("t", "q").state()
+    (kept,) = plan(state, facts(state, **ALIVE, landing="accepted")).gates
+    assert kept.action == "keep"
+    (closed,) = plan(state, facts(state, **DEAD, landing="written")).gates
+    assert closed.action == "close"
+
+
+def test_a_new_session_has_an_empty_plan() -> None:
+    chosen = plan(State("s"), Facts(inbox=2))
+    assert chosen.starts
+    assert chosen.turns == ()
+
+
+# --- every crash state ---------------------------------------------------------------------------
+
+LANDINGS: Sequence[Landing] = ("none", "never_written", "accepted", "unknown", "written", "foreign")
+
+
+@st.composite
+def agent_facts(draw: st.DrawFn) -> AgentFacts:
+    alive = draw(st.booleans())
+    return AgentFacts(
+        loop=LOOP,
+        known=True,
+        many_turns=draw(st.booleans()),
+        on_interrupt=draw(st.sampled_from(["skip", "continue", "retry", "hold", "ask"])),
+        generation=draw(st.sampled_from(["g", None])),
+        found=draw(st.booleans()),
+        alive=alive,
+        started=draw(st.booleans()),
+        exit=None if alive else draw(st.sampled_from([None, KILLED])),
+        landing=draw(st.sampled_from(LANDINGS)),
+        terminal=None if alive else draw(st.sampled_from([None, "done", "failed", "cancelled"])),
+        readable=draw(st.booleans()),
+        gone=draw(st.booleans()),
+    )
+
+
+def carried_out(state: State, seen: Facts, chosen: RestorePlan) -> State:
+    """The state after the restore that `chosen` describes, by the restore's own record makers."""
+    epoch = state.epoch + 1
+    state = _after(
+        state,
+        [
+            Draft(Fence(epoch=epoch, holder="next", previous_epoch=state.epoch)),
+            Draft(RestoreStarted(from_seq=chosen.tip, turns=list(chosen.turns))),
+            *quick_repairs(state, chosen),
+        ],
+    )
+    for turn in chosen.turns:
+        if turn.action == "attach":
+            attached = TurnAttached(attempt=1, generation="g", spool_offset=0)
+            state = _after(state, [Draft(attached, loop=turn.loop, turn=turn.turn)])
+        elif turn.action in ("settle", "interrupt"):
+            ending = slow_ending(turn, seen.agents[turn.loop])
+            if turn.action == "settle":
+                ending = Ending(ended=TurnEnded(turn.turn))
+            state = _after(state, close(state, turn.turn, ending).drafts)
+    state = _after(state, closing_gates(state, chosen))
+    return _after(state, [Draft(RestoreDone(took_ms=0))])
+
+
+def _after(state: State, drafts: Sequence[Draft]) -> State:
+    """`drafts` appended to `state`, each checked against the invariants as the journal does."""
+    after = state.copy()
+    epoch = state.epoch
+    for draft in drafts:
+        epoch = draft.body.epoch if isinstance(draft.body, Fence) else epoch
+        stamp = Stamp(after.seq + 1, epoch, derived_id(state.session, after.seq), 0)
+        row = row_of(draft, encode_body(draft.body), stamp, state.session, after.chain)
+        apply(after, record_of(row, state.session))
+    return after
+
+
+@given(journals(40), agent_facts(), st.data())
+def test_every_prefix_has_a_plan_that_leaves_no_turn_of_an_earlier_owner_open(
+    journal: GeneratedJournal, agent: AgentFacts, data: st.DataObject
+) -> None:
+    end = data.draw(st.integers(0, len(journal.records)))
+    state = fold(journal.session, journal.records[:end])
+    seen = Facts(agents=dict.fromkeys(state.loops, agent))
+    chosen = plan(state, seen)
+    if chosen.starts:
+        return
+    inputs_before = set(state.queue) | set(state.open_turns) | set(state.parked)
+    after = carried_out(state, seen, chosen)
+    attached = {turn.turn for turn in chosen.turns if turn.action == "attach"}
+    reopened = {turn.turn for turn in chosen.turns if turn.then in ("retry", "continue")}
+    assert set(after.open_turns) == attached | reopened
+    unsuccessful = {closed.turn for closed in after.last_unsuccessful.values()}
+    settled = {turn.turn for turn in chosen.turns if turn.action == "settle"}
+    known_after = set(after.queue) | set(after.open_turns) | set(after.parked) | unsuccessful | settled
+    assert inputs_before <= known_after
+    # What the restore wrote needs no second one: with the same facts nothing is closed again.
+    again = plan(after, seen)
+    assert {t.turn for t in again.turns if t.action != "return"} <= attached
+    assert digest(fold(journal.session, journal.records[:end])) == digest(state)
+
+
+@given(journals(30), agent_facts())
+def test_restoring_twice_repairs_once(journal: GeneratedJournal, agent: AgentFacts) -> None:
+    """Cut off before RestoreDone, the next restore finds nothing left of what the first one closed."""
+    state = fold(journal.session, journal.records)
+    if state.root is None:
+        return
+    seen = Facts(agents=dict.fromkeys(state.loops, agent))
+    first = plan(state, seen)
+    after = carried_out(state, seen, first)
+    closed = {t.turn for t in first.turns if t.action in ("settle", "interrupt") and t.then == "none"}
+    second = plan(after, seen)
+    assert closed.isdisjoint({t.turn for t in second.turns})
+    assert not any(gate.action == "close" for gate in second.gates)
+
+
+def test_a_gate_that_is_closed_by_the_turns_end_is_not_closed_twice() -> None:
+    state = JournalBuilder().running("t").ask("t", "q").state()
+    seen = facts(state, **DEAD, landing="written")
+    after = carried_out(state, seen, plan(state, seen))
+    assert after.gates == {}
