@@ -23,6 +23,7 @@ from outlast.agents.contract import (
 )
 from outlast.clock import monotonic
 from outlast.journal import Journal
+from outlast.keep import ShimGoneError
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     Content,
@@ -41,6 +42,8 @@ from outlast.turns.terminal import Ending, Stop, close
 
 FLUSH_INTERVAL = 0.25
 """Seconds for which messages are merged before they are appended."""
+LAUNCH_TRIES = 3
+"""Agent lives that are begun for one attempt while none of them was given the input."""
 END_GRACE = 5.0
 """Seconds for a program that has said all it will say to exit by itself."""
 CANCEL_GRACE = 10.0
@@ -194,7 +197,17 @@ class LoopDriver:
         if self.host is not None and self.host.alive and self.agent.capabilities.many_turns:
             await patience.append(self.journal, [self._draft(turn, self._attempt(turn, self.host))])
             return self.host
-        await self.end_agent()
+        for _ in range(LAUNCH_TRIES):
+            await self.end_agent()
+            try:
+                return await self._launch(turn)
+            except ShimGoneError:
+                # An idle shim waits some seconds for its START, and a machine may sleep, or its disk be full,
+                # for longer. No input was written, so that another life may be begun.
+                self._raise_if_taken()
+        raise LaunchFailure(Failure("transport_lost", "the agent's shim ended before it was given its input"))
+
+    async def _launch(self, turn: str) -> AgentHost:
         host = await AgentHost.idle(self.hosting, self.agent, self.journal.state.loops[self.loop])
         self.host = host
         faults.point("turn.attempt.before_append")
@@ -247,11 +260,14 @@ class LoopDriver:
         await self._append_terminal(turn, self._ending(host, merger, clocks), merger.take())
         await self._after_turn(host)
 
-    async def _see_end(self, host: AgentHost, merger: Merger) -> None:
-        """The connection to the shim has ended: another owner has it, or it died and its guard cleans up."""
-        if host.taken:
+    def _raise_if_taken(self) -> None:
+        if self.host is not None and self.host.taken:
             self.journal.lost.set()
         self.journal.raise_if_lost()
+
+    async def _see_end(self, host: AgentHost, merger: Merger) -> None:
+        """The connection to the shim has ended: another owner has it, or it died and its guard cleans up."""
+        self._raise_if_taken()
         await host.see_end()
         await self._take_all(host, merger)
 
@@ -262,6 +278,8 @@ class LoopDriver:
             limit = self.agent.idle_timeout if idle else self.agent.total_timeout
             said = "nothing came from the agent for" if idle else "the turn took longer than"
             failure = Failure(clocks.timed_out, f"{said} {limit:g} s")
+        if ended is None and merger.start_failed is not None:
+            return Ending(failure=merger.start_failed, phase="host_launch", stop=self.stop)
         return Ending(ended=ended, exit=host.intake.exit, stop=self.stop, failure=failure)
 
     def _take_in(self, host: AgentHost, merger: Merger) -> bool:

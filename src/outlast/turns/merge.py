@@ -6,10 +6,12 @@ past it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from outlast.agents.contract import (
+    Failure,
     GateClosed,
     GateRequested,
     Message,
@@ -17,6 +19,7 @@ from outlast.agents.contract import (
     SessionConfirmed,
     SessionLost,
     SessionObserved,
+    StartFailed,
     ToolCall,
     TurnEnded,
     Usage,
@@ -44,6 +47,17 @@ RAW_CAP = 64 * 1024
 """Characters of output outside the protocol that are kept per turn."""
 
 
+ProviderState = Literal["bound", "confirmed", "lost", "reseeded"]
+
+_SAID_BY: Mapping[ProviderState, frozenset[str]] = {
+    "bound": frozenset({"bound", "confirmed", "reseeded"}),
+    "reseeded": frozenset(),
+    "confirmed": frozenset({"confirmed"}),
+    "lost": frozenset({"lost"}),
+}
+"""What the journal may hold of a provider session so that a state of it is no news."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Whose output it is."""
@@ -62,6 +76,8 @@ class Merger:
     """The loop as the journal has it: what is already known of the provider's session is not said again."""
     drafts: list[Draft] = field(default_factory=list)
     ended: TurnEnded | None = None
+    start_failed: Failure | None = None
+    """Why the agent cannot serve the session: it was given no prompt and will not be."""
     urgent: bool = False
     """Something a person or the agent waits for: flush now, do not merge on."""
     size: int = 0
@@ -104,6 +120,8 @@ class Merger:
                 if event.turn == self.place.turn:
                     self.ended = self.ended or event
                     self.urgent = True
+            case StartFailed():
+                self.start_failed = self.start_failed or event.failure
             case _:
                 pass
 
@@ -151,28 +169,30 @@ class Merger:
         self.size += len(kept)
 
     def _session(self, event: SessionObserved | SessionConfirmed | SessionLost) -> None:
+        state = self._provider_state(event)
         known = self.provider.provider_session == event.provider_session
-        state: Literal["bound", "confirmed", "lost"]
-        source: Literal["chosen", "observed", "resumed", "forked"] = "observed"
-        reason = ""
-        if isinstance(event, SessionObserved):
-            state, source = "bound", event.source
-        elif isinstance(event, SessionConfirmed):
-            state = "confirmed"
-        else:
-            state, reason = "lost", event.reason
-        if known and self.provider.provider_state in (state, "confirmed") and state != "lost":
+        if known and self.provider.provider_state in _SAID_BY[state]:
             return
         self._put(
             AgentSessionChanged(
                 provider=self.place.agent,
                 provider_session=event.provider_session,
                 state=state,
-                source=source,
-                reason=reason,
+                source=event.source if isinstance(event, SessionObserved) else "observed",
+                reason=event.reason if isinstance(event, SessionLost) else "",
             )
         )
         self.urgent = True
+
+    def _provider_state(self, event: SessionObserved | SessionConfirmed | SessionLost) -> ProviderState:
+        if isinstance(event, SessionConfirmed):
+            return "confirmed"
+        if isinstance(event, SessionLost):
+            return "lost"
+        before = self.provider.provider_session
+        if event.source == "observed" and before is not None and before != event.provider_session:
+            return "reseeded"
+        return "bound"
 
     def _gate(self, event: GateRequested) -> None:
         assert self._cursor is not None

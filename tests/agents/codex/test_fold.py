@@ -32,6 +32,7 @@ from outlast.agents.contract import (
     TurnEnded,
     Wanted,
 )
+from outlast.agents.failure import TAXONOMY
 from outlast.records.types import Content
 
 THREAD = "01a227de-0000-7000-8000-000000000001"
@@ -191,15 +192,62 @@ def test_a_refused_prompt_ends_its_turn_as_failed() -> None:
     assert lab.fold.turn is None
 
 
-@pytest.mark.parametrize("confirmed", [True, False])
-def test_wrong_adopt_a_resume_that_comes_up_with_another_thread_is_lost(confirmed: bool) -> None:
-    lab = Lab(resume=THREAD, confirmed=confirmed).greet()
+ANOTHER = {"result": opened(thread="another")}
+GONE = {"error": {"code": -32600, "message": f"no rollout found for thread id {THREAD}"}}
+CORRUPT = {"error": {"code": -32603, "message": "failed to read thread: failed to parse line 1"}}
+WAYS_TO_LOSE = pytest.mark.parametrize(
+    ("answer", "code"),
+    [(ANOTHER, "session_missing"), (GONE, "session_missing"), (CORRUPT, "session_corrupt")],
+)
+
+
+@WAYS_TO_LOSE
+def test_wrong_adopt_a_confirmed_thread_that_is_lost_is_a_verdict_and_nothing_new_begins(
+    answer: dict[str, Any], code: str
+) -> None:
+    lab = Lab(resume=THREAD, confirmed=True).greet()
     assert lab.opening["params"]["threadId"] == THREAD
-    [lost] = lab.answers(lab.opening["id"], opened(thread="another"))
+    lost, failed = lab.answers(lab.opening["id"], **answer)
     assert isinstance(lost, SessionLost)
     assert lost.provider_session == THREAD
+    assert isinstance(failed, StartFailed)
+    assert failed.failure.code == code
     assert lab.fold.ending
     assert lab.write(prompt=a_prompt(), session_durable=True) == []
+    assert lab.fold.next(Wanted(prompt=a_prompt(), session_durable=True)) == CloseStdin()
+
+
+@WAYS_TO_LOSE
+def test_provider_corrupt_a_thread_that_was_told_as_lost_does_not_fail_for_ever(
+    answer: dict[str, Any], code: str
+) -> None:
+    lab = Lab(resume=THREAD, confirmed=False).greet()
+    [lost] = lab.answers(lab.opening["id"], **answer)
+    assert isinstance(lost, SessionLost)
+    [opening] = lab.write(prompt=a_prompt(), session_durable=True)
+    assert opening["method"] == "thread/start"
+    assert lab.answers(opening["id"], opened(thread="new")) == [SessionObserved("new")]
+
+
+def test_a_thread_found_lost_is_not_looked_for_again_by_an_owner_that_reads_the_spool_later() -> None:
+    """The session has another thread by then; the frames say which one was asked for."""
+    lab = Lab(resume=THREAD, confirmed=False).greet()
+    later = Codex().fold(FoldContext("session", "main", "/workspace", "new", False))
+    for seq, frame in enumerate(lab.written, 1):
+        later.apply_in(json.dumps(frame).encode(), seq)
+    [lost] = later.apply_out(json.dumps({"id": lab.opening["id"], **GONE}).encode())
+    assert isinstance(lost, SessionLost)
+    assert lost.provider_session == THREAD
+
+
+@pytest.mark.parametrize("resume", [THREAD, None])
+def test_a_refusal_that_is_not_about_the_thread_does_not_cost_the_thread(resume: str | None) -> None:
+    lab = Lab(resume=resume, confirmed=resume is not None).greet()
+    error = {"code": -32600, "message": "failed to load configuration: Model provider `x` not found"}
+    [failed] = lab.answers(lab.opening["id"], error=error)
+    assert isinstance(failed, StartFailed)
+    assert failed.failure.code == "unknown"
+    assert "Model provider `x` not found" in failed.failure.message
 
 
 @pytest.mark.parametrize(
@@ -216,14 +264,6 @@ def test_sandbox_lost_a_thread_with_fewer_limits_than_asked_for_is_not_used(chan
 def test_a_stricter_sandbox_than_asked_for_is_used() -> None:
     lab = Lab().greet()
     assert lab.answers(lab.opening["id"], opened(sandbox={"type": "readOnly"})) == [SessionObserved(THREAD)]
-
-
-def test_provider_corrupt_a_thread_that_codex_cannot_load_is_one_clear_failure() -> None:
-    lab = Lab(resume=THREAD, confirmed=True).greet()
-    error = {"code": -32603, "message": "failed to parse rollout line 3"}
-    [failed] = lab.answers(lab.opening["id"], error=error)
-    assert isinstance(failed, StartFailed)
-    assert failed.failure.code == "session_corrupt"
 
 
 def test_an_answer_of_an_unknown_shape_is_a_failure_and_no_silence() -> None:
@@ -490,7 +530,7 @@ def test_a_partial_reply_is_kept_only_up_to_its_bound() -> None:
         ("usageLimitExceeded", "quota_exhausted"),
         ("sessionBudgetExceeded", "quota_exhausted"),
         ("unauthorized", "auth_failed"),
-        ("contextWindowExceeded", "context_exhausted"),
+        ("contextWindowExceeded", "unknown"),
         ("somethingNew", "unknown"),
         (None, "unknown"),
         ({"httpConnectionFailed": {"httpStatusCode": 403}}, "auth_failed"),
@@ -506,7 +546,9 @@ def test_codexs_error_codes_decide_the_failure(info: Any, code: str) -> None:
     assert isinstance(ended, TurnEnded)
     assert ended.failure is not None
     assert ended.failure.code == code
+    assert code in TAXONOMY
     assert ended.failure.message.endswith("why")
+    assert isinstance(info, dict | None) or info in ended.failure.message
 
 
 def test_credential_leak_what_looks_like_a_key_does_not_get_into_a_failure() -> None:

@@ -193,6 +193,7 @@ def test_early_id_a_thread_that_was_never_stored_is_begun_anew_visibly() -> None
 def test_silent_fresh_a_confirmed_thread_that_is_gone_is_lost_and_nothing_new_begins() -> None:
     replay = Replay("never-stored-3")
     assert len(replay.all(SessionLost)) == 1
+    assert [event.failure.code for event in replay.all(StartFailed)] == ["session_missing"]
     assert replay.all(SessionObserved) == []
     assert not any("thread/start" in line for line in replay.lines)
     assert replay.fold.ending
@@ -201,7 +202,8 @@ def test_silent_fresh_a_confirmed_thread_that_is_gone_is_lost_and_nothing_new_be
 def test_double_writer_a_thread_with_another_writer_is_refused_by_name() -> None:
     replay = Replay("two-writers-2")
     [failed] = replay.all(StartFailed)
-    assert failed.failure.code == "session_locked"
+    assert failed.failure.code == "unknown"
+    assert "another process is writing" in failed.failure.message
     assert replay.fold.ending
     assert replay.all(SessionLost) == []
 
@@ -293,7 +295,7 @@ def test_failures_of_the_provider_have_the_codes_of_the_taxonomy() -> None:
         "500": "provider_overloaded",
         "503": "provider_overloaded",
         "400": "unknown",
-        "context_length_exceeded": "context_exhausted",
+        "context_length_exceeded": "unknown",
         "insufficient_quota": "quota_exhausted",
         "rate_limit_exceeded": "rate_limited",
         "server_is_overloaded": "provider_overloaded",

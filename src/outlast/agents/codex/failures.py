@@ -1,7 +1,9 @@
 """codex's error codes in the words of the failure taxonomy.
 
-`codexErrorInfo` is the structured code; the text of a message decides only where codex has no code: JSON-RPC
-refusals of `thread/resume` all carry -32600 (measured with 0.163).
+`codexErrorInfo` is the structured code; the text of a message decides only where codex has no code: a
+thread that is not there, one that another process writes and a broken configuration are all JSON-RPC -32600
+(measured with 0.163; a damaged transcript is -32603). What the taxonomy has no word for, such as a full
+context window, is `unknown` with codex's own word in the message.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ _CODES = {
     "flexUnavailable": "provider_overloaded",
     "internalServerError": "provider_overloaded",
     "unauthorized": "auth_failed",
-    "contextWindowExceeded": "context_exhausted",
 }
 _HTTP_STATUS = {401: "auth_failed", 402: "quota_exhausted", 403: "auth_failed", 429: "rate_limited"}
+_INTERNAL_ERROR = -32603
+_MISSING = ("no rollout found", "thread not found", "invalid session id")
 _TRANSPORT = (
     "httpConnectionFailed",
     "responseStreamConnectionFailed",
@@ -52,16 +55,19 @@ def _transport_code(status: int | None) -> str:
 
 
 def session_failure(error: RpcError) -> Failure:
-    """Why codex refused to start or resume a thread."""
+    """Why codex refused to start or resume a thread. Only what is wrong with the thread itself is a failure
+    of the session: a refusal for another reason leaves the thread as good as it was."""
     if "active writer" in error.message:
-        return Failure("session_locked", "another process is writing this codex thread")
+        return Failure("unknown", "another process is writing this codex thread: end it, then send again")
     if _is_missing(error):
         return Failure("session_missing", "codex has no record of this thread")
-    return Failure("session_corrupt", f"codex cannot load this thread: {tidy(error.message)}")
+    if error.code == _INTERNAL_ERROR:
+        return Failure("session_corrupt", f"codex cannot load this thread: {tidy(error.message)}")
+    return Failure("unknown", f"codex refused to open a thread: {tidy(error.message)}")
 
 
 def _is_missing(error: RpcError) -> bool:
-    return "no rollout found" in error.message or "thread not found" in error.message
+    return any(text in error.message for text in _MISSING)
 
 
 def prompt_failure(error: RpcError) -> Failure:

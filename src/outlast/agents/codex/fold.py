@@ -17,7 +17,7 @@ from outlast.agents.codex.requests import ThreadSettings
 from outlast.agents.codex.responses import apply_response
 from outlast.agents.codex.state import State, prompt_name
 from outlast.agents.codex.turn import close_gates, end_turn, failed, tell_end
-from outlast.agents.codex.wire import Frame, InterruptParams, PromptParams, decode, decode_frame
+from outlast.agents.codex.wire import Frame, InterruptParams, OpenParams, PromptParams, decode, decode_frame
 from outlast.agents.contract import (
     AgentEvent,
     CloseStdin,
@@ -94,6 +94,9 @@ class CodexFold:
             state.stage = "introduced"
         elif frame.method in ("thread/start", "thread/resume"):
             state.stage = "opening"
+            # By the frame, not by what the session knows now: it may have another thread since.
+            opening = decode(frame.params, OpenParams)
+            state.resume = opening.thread_id if opening is not None else None
             state.requests[seq] = "open"
         elif frame.method == "turn/start":
             self._apply_prompt(frame, seq)
@@ -184,6 +187,8 @@ class CodexFold:
         state = self._state
         if state.stdin_closed or state.stdout_closed:
             return None
+        if state.stage == "failed":
+            return CloseStdin()  # Nothing will ever be asked of it.
         if state.refuse:
             return requests.refuse(state.refuse[0])
         if state.turn is None and wanted.close:

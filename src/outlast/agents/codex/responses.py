@@ -46,8 +46,8 @@ def _opened(state: State, frame: Frame, settings: ThreadSettings) -> list[AgentE
         return _start_failed(state, failure)
     resumed, state.thread = state.resume, result.thread.id
     if resumed is not None and result.thread.id != resumed:
-        state.stage = "failed"
-        return [SessionLost(resumed, f"codex resumed another thread: {result.thread.id}")]
+        another = f"codex resumed another thread: {result.thread.id}"
+        return _lost(state, resumed, Failure("session_missing", another))
     weaker = _weaker(result, settings)
     if weaker is not None:
         return _start_failed(state, Failure("protocol_error", weaker))
@@ -63,14 +63,18 @@ def _opened(state: State, frame: Frame, settings: ThreadSettings) -> list[AgentE
 
 def _not_opened(state: State, error: RpcError) -> list[AgentEvent]:
     failure = session_failure(error)
-    if state.resume is None or failure.code != "session_missing":
+    if state.resume is None or failure.code not in ("session_missing", "session_corrupt"):
         return _start_failed(state, failure)
-    lost = SessionLost(state.resume, failure.message)
+    return _lost(state, state.resume, failure)
+
+
+def _lost(state: State, thread: str, failure: Failure) -> list[AgentEvent]:
+    """The thread can't be resumed. One that had served a turn is a verdict for a person to see, and nothing
+    new begins under its name; what was never confirmed, or was told as lost before, is begun anew."""
+    lost = SessionLost(thread, failure.message)
     if state.confirmed:
-        state.stage = "failed"
-    else:
-        # Codex stores a thread with its first turn only: what was never confirmed may be begun anew.
-        state.stage, state.resume = "introduced", None
+        return [lost, *_start_failed(state, failure)]
+    state.stage, state.resume, state.thread = "introduced", None, None
     return [lost]
 
 

@@ -159,6 +159,10 @@ class ThreadResult(msgspec.Struct, frozen=True, rename="camel"):
     initial_turns_page: TurnsPage | None = None
 
 
+class OpenParams(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str | None = None
+
+
 class PromptParams(msgspec.Struct, frozen=True, rename="camel"):
     client_user_message_id: str | None = None
 
