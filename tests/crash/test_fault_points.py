@@ -1,4 +1,4 @@
-"""A kill -9 at every fault point of the owner, and at every append: nothing is lost, nothing happens twice."""
+"""kill -9 at every fault point of the owner, and at every append: nothing is lost or happens twice."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.support.place import Place
+from tests.support.processes import until
 
 import outlast
 from outlast.records.types import InputReturned, RestoreDone, TurnAttached, TurnAttemptStarted, TurnDone
-from tests.support.place import Place
-from tests.support.processes import until
 
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]"

@@ -1,9 +1,12 @@
-"""The main job on real processes: what dies is killed by kill -9, what lives goes on, nothing happens twice."""
+"""The main job on real processes: what dies dies by kill -9, what lives goes on, nothing happens twice."""
 
 from __future__ import annotations
 
 import os
 import signal
+
+from tests.support.place import Place
+from tests.support.processes import Child, until
 
 from outlast.records.types import (
     InputAccepted,
@@ -16,8 +19,6 @@ from outlast.records.types import (
     TurnInterrupted,
     TurnStarted,
 )
-from tests.support.place import Place
-from tests.support.processes import Child, until
 
 MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]"
 """One effect, then in mid turn until the test lets it go."""
@@ -133,13 +134,9 @@ def test_agent_that_ends_unowned_is_settled(place: Place) -> None:
     assert resumed.outcomes == ["done", "done", "done"]
     journal = place.journal("job")
     assert not journal.bodies(TurnAttached)
-    assert "finished one" in [text for text in _texts(resumed.lines)]
+    assert "finished one" in [line["text"] for line in resumed.lines if "outcome" in line]
     journal.assert_every_input_ends_once()
     place.assert_effects_once("one", "two", "three")
-
-
-def _texts(lines: list[dict[str, object]]) -> list[object]:
-    return [line["text"] for line in lines if "outcome" in line]
 
 
 def test_claim_gap(place: Place) -> None:

@@ -81,11 +81,11 @@ class Journal:
         closed = sum(isinstance(r.body, TERMINALS) and r.turn == request for r in self.records)
         returned = sum(body.request_id == request for body in self.bodies(InputReturned))
         parked_only = self._parked_without_terminal(request)
-        away = sum(
-            body.request_id == request
-            for kind in (InputCancelled, InputJoined)
-            for body in self.bodies(kind)  # type: ignore[type-var]
-        )
+        gone: list[InputCancelled | InputJoined] = [
+            *self.bodies(InputCancelled),
+            *self.bodies(InputJoined),
+        ]
+        away = sum(body.request_id == request for body in gone)
         assert opened == closed + returned + parked_only, f"{request}: {self.types}"
         assert closed + parked_only + away >= 1, f"{request} never ended: {self.types}"
         if away:

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.journals import Journal
+from tests.support.processes import Child, Finished, processes_of, until
+
 from outlast.keep import AgentFolder, Verified, tree_dead
 from outlast.records.types import OnInterrupt, WhenBusy
 from outlast.runtime.client import Client
 from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
-from tests.support.journals import Journal
-from tests.support.processes import Child, Finished, processes_of, until
 
 T = TypeVar("T")
 
@@ -120,7 +121,7 @@ class Place:
 
         return asyncio.run(asked())
 
-    def send(  # noqa: PLR0913 - as `Session.send`
+    def send(
         self,
         session: str,
         text: str,

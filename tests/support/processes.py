@@ -8,7 +8,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,7 +60,6 @@ class Child:
     process: subprocess.Popen[bytes]
     out: Path
     err: Path
-    stopped: bool = field(default=False)
 
     @classmethod
     def start(
@@ -144,11 +144,12 @@ def processes_of(root: Path) -> dict[int, str]:
     the others."""
     found: dict[int, str] = {}
     mark = os.fsencode(root)
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
-        if _status(int(name)) not in (None, "Z", "X") and _concerns(Path("/proc", name), mark):
-            found[int(name)] = _command_line(Path("/proc", name))
+        pid = int(process.name)
+        if _status(pid) not in (None, "Z", "X") and _concerns(process, mark):
+            found[pid] = _command_line(process)
     return found
 
 
@@ -160,13 +161,11 @@ def _concerns(process: Path, mark: bytes) -> bool:
         except OSError:
             continue
     links = [process / "cwd"]
-    try:
+    with suppress(OSError):
         links += (process / "fd").iterdir()
-    except OSError:
-        pass
     for link in links:
         try:
-            if os.fsencode(os.readlink(link)).startswith(mark):
+            if os.fsencode(link.readlink()).startswith(mark):
                 return True
         except OSError:
             continue
