@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -76,10 +77,15 @@ def _say_verdict(screen: Screen, proof: Proof) -> None:
 
 def _say_way_on(screen: Screen, stage: Stage) -> None:
     if stage.keep:
+        config, state, effects = (
+            shlex.quote(str(path)) for path in (stage.config_file, stage.state, stage.effects_file)
+        )
         screen.plain(
-            f"Kept in {stage.folder}. To look around:",
-            f"  export OUTLAST_CONFIG={stage.config_file} OUTLAST_STATE_DIR={stage.state}",
-            f"  outlast show {SESSION}; outlast tail {SESSION}; cat {stage.effects_file}",
+            "Kept, to look around in:",
+            f"  export OUTLAST_CONFIG={config} OUTLAST_STATE_DIR={state}",
+            f"  outlast show {SESSION}",
+            f"  outlast tail {SESSION}",
+            f"  cat {effects}",
         )
     else:
         screen.plain('Now with a real agent: outlast run -a codex "…"')

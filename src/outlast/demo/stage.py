@@ -97,7 +97,7 @@ class Stage:
 
     def __enter__(self) -> Stage:
         for folder in (self.workspace / "go", self.state, self.folder / "logs"):
-            folder.mkdir(parents=True)
+            folder.mkdir(mode=0o700, parents=True)
         command = [
             sys.executable,
             "-I",
