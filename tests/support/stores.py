@@ -8,10 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from outlast.store.contract import (
     Admission,
@@ -25,6 +25,7 @@ from outlast.store.contract import (
     Store,
 )
 
+T = TypeVar("T")
 PATIENCE = 20.0
 """Seconds until a test gives up; no test depends on how fast anything is."""
 
@@ -67,7 +68,13 @@ async def seqs(store: Store, name: str) -> list[int]:
 
 
 async def eventually(event: asyncio.Event) -> None:
-    await asyncio.wait_for(event.wait(), PATIENCE)
+    await in_time(event.wait())
+
+
+async def in_time(work: Awaitable[T]) -> T:
+    """`work`, which a test waits for, but not for ever."""
+    async with asyncio.timeout(PATIENCE):
+        return await work
 
 
 class Other:

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.support.stores import PATIENCE, admit, rows
+from tests.support.stores import admit, in_time, rows
 
 from outlast.errors import (
     AmbiguousAppendError,
@@ -180,7 +180,7 @@ async def test_an_expected_seq_that_is_past_refuses_the_batch_and_costs_no_lease
 async def test_concurrent_callers_are_served_in_the_order_of_their_calls(store: Store) -> None:
     journal = await opened(store)
     calls = [journal.append([accepted(f"r{i}"), accepted(f"r{i}b")]) for i in range(20)]
-    batches = await asyncio.wait_for(asyncio.gather(*calls), PATIENCE)
+    batches = await in_time(asyncio.gather(*calls))
     assert [record.seq for batch in batches for record in batch] == list(range(4, 44))
     assert list(journal.state.queue) == [f"r{i}{suffix}" for i in range(20) for suffix in ("", "b")]
 
@@ -249,7 +249,7 @@ async def test_a_caller_that_is_cancelled_is_held_until_the_outcome_is_known(
     troubled.gate = asyncio.Event()
     troubled.stored.clear()
     appending = asyncio.create_task(journal.append([accepted("r")]))
-    await asyncio.wait_for(troubled.stored.wait(), PATIENCE)
+    await in_time(troubled.stored.wait())
     for _ in range(3):
         appending.cancel()
         await asyncio.sleep(0)
@@ -308,7 +308,7 @@ async def test_an_append_that_waits_is_refused_when_the_lease_is_lost_meanwhile(
     troubled.gate, troubled.stored = asyncio.Event(), asyncio.Event()
     first = asyncio.create_task(journal.append([accepted("r")]))
     second = asyncio.create_task(journal.append([accepted("r2")]))
-    await asyncio.wait_for(troubled.stored.wait(), PATIENCE)
+    await in_time(troubled.stored.wait())
     lease.lost.set()
     troubled.gate.set()
     await first  # was on its way, and is stored
@@ -327,7 +327,7 @@ async def test_an_outcome_that_nobody_can_tell_ends_the_journal(store: Store, tr
     assert not appending.done()
     lease.lost.set()
     with pytest.raises(LeaseLostError):
-        await asyncio.wait_for(appending, PATIENCE)
+        await in_time(appending)
 
 
 async def test_own_fence(store: Store) -> None:

@@ -9,7 +9,7 @@ import apsw
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.stores import PATIENCE
+from tests.support.stores import in_time
 from tests.unit.journal.test_journal import accepted, intact, opened
 
 from outlast.errors import IntegrityError
@@ -115,7 +115,7 @@ async def test_a_follower_gets_what_is_there_then_a_marker_then_what_comes(store
     for number in range(5):
         await journal.append([accepted(f"more{number}")])
         await asyncio.sleep(0)
-    await asyncio.wait_for(collecting, PATIENCE)
+    await in_time(collecting)
     records = [item for item in got if isinstance(item, int)]
     markers = [item for item in got if isinstance(item, CaughtUp)]
     assert records == list(range(4, 11))
@@ -125,10 +125,10 @@ async def test_a_follower_gets_what_is_there_then_a_marker_then_what_comes(store
 
 async def test_a_follower_of_a_session_that_is_yet_to_come(store: Store) -> None:
     items = follow(store, "s")
-    assert await asyncio.wait_for(anext(items), PATIENCE) == CaughtUp(0)
+    assert await in_time(anext(items)) == CaughtUp(0)
     coming = asyncio.ensure_future(anext(items))
     await opened(store)
-    record = await asyncio.wait_for(coming, PATIENCE)
+    record = await in_time(coming)
     assert isinstance(record, Record)
     assert (record.seq, record.type) == (1, "Fence")
 
@@ -152,6 +152,6 @@ async def test_followers_and_an_appending_owner_meet_no_gap_and_no_duplicate(
     collecting = [asyncio.create_task(collect(after)) for after in (0, 2, 3)]
     for number in range(20):
         await journal.append([accepted(f"a{number}"), accepted(f"b{number}")])
-    got = await asyncio.wait_for(asyncio.gather(*collecting), PATIENCE)
+    got = await in_time(asyncio.gather(*collecting))
     assert got == [list(range(1, 44)), list(range(3, 44)), list(range(4, 44))]
     await watching.close()

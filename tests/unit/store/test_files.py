@@ -241,6 +241,8 @@ async def test_a_changed_blob_is_refused(url: str) -> None:
     path.write_bytes(b"wrong")
     with pytest.raises(IntegrityError):
         await store.get_blob(digest)
+    assert await store.put_blob(b"right") == digest  # mended by putting it again
+    assert await store.get_blob(digest) == b"right"
     for other in ("../../x.db", digest.upper(), "ab"):
         with pytest.raises(UsageError):
             await store.get_blob(other)

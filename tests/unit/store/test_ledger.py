@@ -194,6 +194,30 @@ async def test_a_waiter_hears_of_appends_and_admissions_to_its_session_only(stor
         await eventually(mine)
 
 
+async def test_a_waiter_hears_of_the_stores_own_writes_once(store: Store) -> None:
+    lease = await store.acquire("s")
+    with store.changes("s") as changed, store.changes("unrelated") as unrelated:
+        for _ in range(3):
+            changed.clear()
+            await append(store, lease)
+            await eventually(changed)
+        changed.clear()
+        # Whatever comes through the bell, comes before the answer of the next process that writes.
+        second = await open_store(store.url)
+        await admit(second, "unrelated", "r")
+        await eventually(unrelated)
+        assert not changed.is_set()
+        await second.close()
+
+
+async def test_a_waiter_wakes_when_the_store_is_closed(url: str) -> None:
+    store = await open_store(url)
+    with store.changes("s") as changed:
+        changed.clear()
+        await asyncio.gather(store.close(), store.close())
+        assert changed.is_set()
+
+
 async def test_a_blob_comes_back_and_a_changed_or_missing_one_is_refused(store: Store) -> None:
     data = b"\x00" * 300_000
     digest = await store.put_blob(data)

@@ -23,7 +23,7 @@ class Blobs:
         digest = hashlib.sha256(data).hexdigest()
         path = self._path(digest)
         try:
-            if path.exists() and path.stat().st_size == len(data):
+            if path.exists() and path.read_bytes() == data:
                 os.utime(path)
             else:
                 self._write(path, data)

@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from outlast.errors import OutlastError
 from outlast.store.sqlite.reading import Reader
+from outlast.store.sqlite.transaction import Effects
 
 _IN_MODIFY = 0x2
 _SLOW_POLL = 1.0
@@ -52,18 +54,20 @@ class Doorbell:
             if not group:
                 del self._waiters[name]
 
-    def ring(self, names: set[str]) -> None:
-        """This process has written: its own waiters hear of it at once."""
-        if names and self._waiters:
-            self._ring(names)
+    def ring(self, effects: Effects) -> None:
+        """This process has written: its own waiters hear of it at once, and not again by the bell."""
+        if not self._waiters:
+            return
+        if effects.names:
+            self._ring(effects.names)
+        if effects.after is not None and effects.before == self._seen:
+            self._seen = effects.after
 
     def _ring(self, names: set[str]) -> None:
         waiters = self._waiters
-        for name in waiters.keys() & names:
-            for event in waiters[name]:
+        for name in (*names, None):
+            for event in waiters.get(name, ()):
                 event.set()
-        for event in waiters.get(None, ()):
-            event.set()
 
     def _ring_all(self) -> None:
         for group in self._waiters.values():
@@ -86,16 +90,25 @@ class Doorbell:
         self._on_foreign()
         if not self._waiters:
             return
-        before, self._seen = self._seen, self._reader.watermark()
-        if before == self._seen:
-            return
-        names = self._reader.changed(before, self._seen)
+        try:
+            names = self._news()
+        except OutlastError:
+            # Whoever waits looks for himself, and is told what is wrong.
+            names = None
         if names is None:
             self._ring_all()
-        else:
+        elif names:
             self._ring(names)
 
+    def _news(self) -> set[str] | None:
+        """Sessions that changed since the last look; None where that cannot be told."""
+        before, now = self._seen, self._reader.watermark()
+        self._seen = now
+        return set() if before == now else self._reader.changed(before, now)
+
     def close(self) -> None:
+        """Everybody wakes, to hear that the store is closed."""
+        self._ring_all()
         self._poll.cancel()
         if self._watch is not None:
             self._loop.remove_reader(self._watch)

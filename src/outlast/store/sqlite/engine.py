@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,27 +54,37 @@ class Engine:
         self._settings = settings
         layout = settings.layout
         prepare(layout)
-        self._turnstile = Turnstile(layout)
-        try:
-            if not schema.is_current(layout):
-                with self._turnstile.turn(settings.busy_seconds):
-                    schema.make_current(layout, settings.busy_seconds, clock.now())
-            # No turn from here on: a process that is stopped in its transaction keeps nobody from reading.
-            self._connection = schema.open_for_writing(layout, settings.busy_seconds)
-            self.store_id = schema.store_id(self._connection)
-            self.witness = Witness(layout.witness, self.store_id, write=True)
-            if not self.witness.is_ours:
-                with self._turnstile.turn(settings.busy_seconds):
-                    if not self.witness.is_ours:
-                        self.witness.begin_anew()
-            self.remembered = self._recall()
-            self._bell = os.open(layout.bell, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as error:
-            raise unwritable(layout.database, error) from error
+        with ExitStack() as undo:
+            try:
+                self._open(layout, undo)
+            except OSError as error:
+                raise unwritable(layout.database, error) from error
+            self._closing = undo.pop_all()
         self._cursor = self._connection.cursor()
         self._cache = Cache()
         self._latched = False
         self.epoch = int(self._connection.execute("SELECT epoch FROM store").get)
+
+    def _open(self, layout: Layout, undo: ExitStack) -> None:
+        seconds = self._settings.busy_seconds
+        self._turnstile = Turnstile(layout)
+        undo.callback(self._turnstile.close)
+        if not schema.is_current(layout):
+            with self._turnstile.turn(seconds):
+                schema.make_current(layout, seconds, clock.now())
+        # No turn from here on: a process that is stopped in its transaction keeps nobody from reading.
+        self._connection = schema.open_for_writing(layout, seconds)
+        undo.callback(self._connection.close)
+        self.store_id = schema.store_id(self._connection)
+        self.witness = Witness(layout.witness, self.store_id, write=True)
+        undo.callback(self.witness.close)
+        if not self.witness.is_ours:
+            with self._turnstile.turn(seconds):
+                if not self.witness.is_ours:
+                    self.witness.begin_anew()
+        self.remembered = self._recall()
+        self._bell = os.open(layout.bell, os.O_RDWR | os.O_CLOEXEC)
+        undo.callback(os.close, self._bell)
 
     @property
     def node(self) -> str:
@@ -130,6 +140,7 @@ class Engine:
         version = cursor.execute("PRAGMA data_version").get
         self._cache.refresh(version)
         txn = Transaction(cursor, self._cache, self._settings.node, self._settings.layout.nodes)
+        before = txn.watermark()
         outcomes: list[object] = []
         for operation in group:
             try:
@@ -140,6 +151,7 @@ class Engine:
         if not txn.wrote:
             cursor.execute("ROLLBACK")
             return outcomes, Effects()
+        txn.effects.before, txn.effects.after = before, txn.watermark()
         txn.effects.points = sorted({operation.point for operation in group})
         for name in txn.effects.points:
             point(f"store.{name}.before_commit")
@@ -240,10 +252,7 @@ class Engine:
         return self.epoch
 
     def close(self) -> None:
-        self._connection.close()
-        self._turnstile.close()
-        self.witness.close()
-        os.close(self._bell)
+        self._closing.close()
 
 
 def _is_ones_own(error: Exception) -> bool:
@@ -267,6 +276,8 @@ def _merge(into: Effects, effects: Effects) -> None:
     into.epoch = max(into.epoch, effects.epoch)
     into.dead += effects.dead
     into.points += effects.points
+    into.before = into.before or effects.before
+    into.after = effects.after or into.after
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class Node:
 
 
 _own: dict[str, int] = {}
-"""Incarnations of this process, by id: the process they belong to (another one after a fork) ."""
+"""Incarnations of this process, by id: the process they belong to (another one after a fork)."""
 
 
 def is_own(node: str) -> bool:
@@ -54,11 +54,17 @@ class Incarnation:
     def begin(self) -> None:
         """Create and lock the file; only then may the node be named in the database."""
         try:
-            self._file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(self._file, as_text(self.node).encode())
+            file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.write(file, as_text(self.node).encode())
+            except OSError:
+                self._path.unlink()
+                os.close(file)
+                raise
         except OSError as error:
             raise unwritable(self._path, error) from error
+        self._file = file
         _own[self.node.id] = os.getpid()
 
     @property

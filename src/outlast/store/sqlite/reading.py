@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 import apsw
 
-from outlast.errors import AmbiguousIdError, SessionNotFoundError
+from outlast.errors import AmbiguousIdError, InputError, SessionNotFoundError
 from outlast.store.contract import CatalogQuery, Entry, Holder, Listed, Row, Tip, Tombstone
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import connect_reader, translated
@@ -29,7 +29,15 @@ from outlast.store.sqlite.rows import (
     inbox_entry,
     row_of,
 )
-from outlast.store.sqlite.transaction import EMPTY, SELECT_SESSION, SELECT_SETTLED, SELECT_TIP
+from outlast.store.sqlite.transaction import (
+    EMPTY,
+    SELECT_SESSION,
+    SELECT_SETTLED,
+    SELECT_TIP,
+    SELECT_WATERMARK,
+    Watermark,
+    watermark_of,
+)
 from outlast.store.sqlite.witness import Seen, Witness, compare
 
 PAGE_BYTES = 8 << 20
@@ -41,10 +49,6 @@ SELECT_PENDING = f"SELECT {ENTRY_COLUMNS} FROM inbox WHERE s = ? ORDER BY n"
 SELECT_HOLDER = (
     "SELECT lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label FROM lease"
     " JOIN node ON node.id = lease.node WHERE lease.s = ?"
-)
-SELECT_WATERMARK = (
-    "SELECT (SELECT max(rowid) FROM record), (SELECT seq FROM sqlite_sequence WHERE name = 'inbox'),"
-    " (SELECT sum(epoch) FROM store)"
 )
 # NOT INDEXED: by row number, from the end; left to itself SQLite scans a whole index that holds all columns.
 SELECT_CHANGED = (
@@ -77,14 +81,6 @@ FIND_PREFIX = f"SELECT name FROM session WHERE name >= ? AND name < ? AND {_KNOW
 EVERYTHING = CatalogQuery()
 
 
-class Watermark(NamedTuple):
-    """How far the store was: what came since is found without looking at every session."""
-
-    record: int
-    inbox: int
-    epoch: int
-
-
 class Reader:
     """Raises StoreError subclasses and IntegrityError."""
 
@@ -107,6 +103,8 @@ class Reader:
             yield
         except apsw.Error as error:
             raise translated(error, self._layout.database) from error
+        except UnicodeEncodeError as error:
+            raise InputError("a lone surrogate is no text that a store can hold or find") from error
 
     def _all(self, sql: str, values: tuple[Value, ...] = ()) -> list[tuple[Value, ...]]:
         with self._errors():
@@ -176,9 +174,7 @@ class Reader:
         return self._one("SELECT 1 FROM node WHERE id = ?", (node,)) is not None
 
     def watermark(self) -> Watermark:
-        row = self._one(SELECT_WATERMARK)
-        record, inbox, epoch = row or (0, 0, 0)
-        return Watermark(cast(int, record or 0), cast(int, inbox or 0), cast(int, epoch or 0))
+        return watermark_of(cast("tuple[int, ...] | None", self._one(SELECT_WATERMARK)))
 
     def changed(self, before: Watermark, now: Watermark) -> set[str] | None:
         """Sessions whose journal or inbox grew since; None where that cannot be told (after a deletion)."""

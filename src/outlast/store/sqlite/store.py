@@ -7,13 +7,13 @@ import asyncio
 import os
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from outlast import clock
-from outlast.errors import FencedError, ForkedError, LeaseHeldError, LeaseLostError, StoreError
+from outlast.errors import FencedError, ForkedError, LeaseHeldError, OutlastError, StoreError
 from outlast.faults import point
 from outlast.store.contract import (
     AcquireOptions,
@@ -114,6 +114,7 @@ class SqliteStore:
         self._layout = layout
         self._pid = os.getpid()
         self._closed = False
+        self._closing: asyncio.Future[None] | None = None
         self._next_look = 0.0
         reader = Reader(layout)
         self._parts = _Parts(
@@ -256,8 +257,12 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Also when the disk is full: what cannot be released is freed by the lock that ends here."""
-        if self._closed or os.getpid() != self._pid:
-            return
+        if os.getpid() == self._pid:
+            if self._closing is None:
+                self._closing = asyncio.ensure_future(self._close())
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         parts = self._parts
         clean = True
         if parts.incarnation.begun:
@@ -294,7 +299,7 @@ class SqliteStore:
         return self._parts
 
     def _committed(self, effects: Effects) -> None:
-        self._parts.doorbell.ring(effects.names)
+        self._parts.doorbell.ring(effects)
 
     def _outcome(self, operation: Operation, outcome: object) -> None:
         """The first refusal shuts the lease for everybody; a latched engine shuts all of them."""
@@ -310,8 +315,9 @@ class SqliteStore:
         if not parts.leases or now < self._next_look:
             return
         self._next_look = now + _LOOK_PAUSE
-        if not parts.reader.has_node(parts.incarnation.node.id):
-            self._lose_all()
+        with suppress(OutlastError):  # the next look, and the fence, are there
+            if not parts.reader.has_node(parts.incarnation.node.id):
+                self._lose_all()
 
     def _lose(self, epoch: int) -> None:
         lease = self._parts.leases.pop(epoch, None)
@@ -326,5 +332,5 @@ class SqliteStore:
 async def _outcome_of(future: asyncio.Future[SqliteLease]) -> SqliteLease | None:
     try:
         return await future
-    except (StoreError, LeaseHeldError, LeaseLostError):
+    except OutlastError:
         return None

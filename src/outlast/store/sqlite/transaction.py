@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
@@ -24,6 +25,10 @@ _PUT_CATALOG = (
     + " WHERE excluded.seq >= catalog.seq"
 )
 # Public: a test asks SQLite how it finds the rows of each.
+SELECT_WATERMARK = (
+    "SELECT (SELECT max(rowid) FROM record), (SELECT seq FROM sqlite_sequence WHERE name = 'inbox'),"
+    " (SELECT max(epoch) FROM store)"
+)
 SELECT_SESSION = "SELECT s FROM session WHERE name = ?"
 SELECT_TIP = "SELECT seq, epoch, chain FROM record WHERE s = ? ORDER BY seq DESC LIMIT 1"
 SELECT_LEASE = "SELECT epoch, node FROM lease WHERE s = ?"
@@ -31,6 +36,19 @@ SELECT_ENTRY = "SELECT n, digest FROM inbox WHERE s = ? AND request = ?"
 SELECT_SETTLED = "SELECT digest, seq FROM settled WHERE s = ? AND request = ?"
 
 _CACHE_LIMIT = 50_000
+
+
+class Watermark(NamedTuple):
+    """How far the store was: what came since is found without looking at every session."""
+
+    record: int
+    inbox: int
+    epoch: int
+
+
+def watermark_of(row: tuple[int | None, ...] | None) -> Watermark:
+    """From a row of SELECT_WATERMARK."""
+    return Watermark._make(value or 0 for value in row or (0, 0, 0))
 
 
 @dataclass(slots=True)
@@ -42,8 +60,10 @@ class Cache:
     sessions: dict[str, int] = field(default_factory=dict)
     tips: dict[int, Tip] = field(default_factory=dict)
     leases: dict[int, tuple[int, str | None]] = field(default_factory=dict)
+    watermark: Watermark | None = None
 
     def clear(self) -> None:
+        self.watermark = None
         self.sessions.clear()
         self.tips.clear()
         self.leases.clear()
@@ -66,6 +86,8 @@ class Effects:
     dead: list[str] = field(default_factory=list)
     """Incarnations that were found dead: their files go."""
     points: list[str] = field(default_factory=list)
+    before: Watermark | None = None
+    after: Watermark | None = None
 
 
 @dataclass(slots=True)
@@ -132,6 +154,12 @@ class Transaction:
                 epoch=epoch,
                 session_id=lease.name,
             )
+
+    def watermark(self) -> Watermark:
+        """Of what is written now: the last known one, before anything is written."""
+        if self.wrote or self.cache.watermark is None:
+            self.cache.watermark = watermark_of(self.cursor.execute(SELECT_WATERMARK).fetchone())
+        return self.cache.watermark
 
     def one(self, sql: str, values: tuple[Value, ...] = ()) -> int | None:
         """The first column of the first row; None where there is no row."""

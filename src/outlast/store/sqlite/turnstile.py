@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from outlast.errors import StoreBusyError
 from outlast.store.sqlite.layout import Layout
 
+_open: weakref.WeakSet[Turnstile] = weakref.WeakSet()
 _FIRST_NAP = 0.0002
 _LONGEST_NAP = 0.004
 
@@ -28,6 +30,7 @@ class Turnstile:
         self._layout = layout
         self._gate = os.open(layout.gate, os.O_RDWR | os.O_CLOEXEC)
         self._turn = os.open(layout.turn, os.O_RDWR | os.O_CLOEXEC)
+        _open.add(self)
 
     @contextmanager
     def turn(self, seconds: float) -> Iterator[None]:
@@ -58,8 +61,18 @@ class Turnstile:
             nap = min(nap * 2, _LONGEST_NAP)
 
     def close(self) -> None:
+        _open.discard(self)
         os.close(self._gate)
         os.close(self._turn)
+
+
+def _leave_to_the_parent() -> None:
+    """In a forked child: a shared open file would keep its lock when the parent dies inside its turn."""
+    for turnstile in list(_open):
+        turnstile.close()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def busy(layout: Layout, path: Path) -> StoreBusyError:
