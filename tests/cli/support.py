@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import outlast
+from outlast.errors import SchemaError
 from outlast.journal import read_records
 from outlast.records.public import public_json
 from outlast.state.listing import listed_json
@@ -92,7 +93,10 @@ class Shell:
 
     def sessions(self) -> list[dict[str, Any]]:
         """What `ls --json` shows, without a process of its own: tests look often."""
-        return [listed_json(row) for row in list_sessions(self.state / "outlast.db")]
+        try:
+            return [listed_json(row) for row in list_sessions(self.state / "outlast.db")]
+        except SchemaError:  # it is being made just now
+            return []
 
     def show(self, session: str) -> dict[str, Any]:
         """What `show --json` shows, without a process of its own."""
@@ -139,9 +143,8 @@ class Ran:
     @property
     def error(self) -> dict[str, Any]:
         """The error of `--json` on standard error."""
-        found = [json.loads(line) for line in self.err.splitlines()]
-        (error,) = [line for line in found if "error" in line]
-        return error
+        found: list[dict[str, Any]] = [json.loads(line) for line in self.err.splitlines()]
+        return next(line for line in found if "error" in line)
 
     def __repr__(self) -> str:
         return f"exit {self.code}\n{self.out}\n--- stderr\n{self.err}"

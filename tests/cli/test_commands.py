@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from tests.cli.support import Shell, until
 
 WAITS = "[[touch:here]][[wait:go]]"
@@ -81,7 +80,7 @@ def test_ls_show_and_tail_have_the_shapes_that_scripts_know(shell: Shell) -> Non
     assert list(lines[0]) == [
         "seq", "epoch", "id", "at", "type", "v", "loop", "turn", "cause", "actor", "cursor", "body", "chain",
     ]  # fmt: skip
-    assert [line["seq"] for line in shell.run("tail", "s", "--json", "--after", "4").lines][0] == 5
+    assert shell.run("tail", "s", "--json", "--after", "4").lines[0]["seq"] == 5
     every = shell.run("tail", "s", "--json", "--internal").lines
     assert [line["seq"] for line in every] == list(range(1, len(every) + 1))
     table = shell.run("ls").out.splitlines()
@@ -93,7 +92,7 @@ def test_tail_follows_until_its_reader_goes(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "--session", "s", "one")
     following = shell.start("tail", "-f", "--json", "s")
     assert following.stdout is not None
-    seen = []
+    seen: list[dict[str, object]] = []
     while not seen or seen[-1]["type"] != "TurnDone":
         seen.append(json.loads(following.stdout.readline()))
     shell.run("run", "--session", "s", "two")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from tests.cli.support import Shell, until
 
 PERMISSION = "[[gate:g:May I write?:allow_once,reject_once]]"

@@ -5,7 +5,6 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
 from tests.cli.support import Shell
 
 TEXT = "CRLF\r\n NUL \0 emoji \N{ROCKET} and  spaces \t "

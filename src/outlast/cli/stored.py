@@ -26,7 +26,15 @@ def tell_notices(config: Config, screen: Screen) -> None:
 
 def list_rows(config: Config, query: CatalogQuery) -> list[Listed]:
     """The sessions of the configured store, newest activity first; none where there is no store yet."""
+    from outlast.errors import SchemaError
+    from outlast.store.sqlite.layout import Layout
     from outlast.store.sqlite.reading import list_sessions
+    from outlast.store.sqlite.schema import is_current
     from outlast.store.url import database_path
 
-    return list_sessions(database_path(config.store_url, config.environ), query)
+    database = database_path(config.store_url, config.environ)
+    try:
+        return list_sessions(database, query)
+    except SchemaError:
+        # The very first command may be making the store just now; whatever else the file is raises again.
+        return list_sessions(database, query) if is_current(Layout.of(database)) else []

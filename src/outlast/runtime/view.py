@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outlast.clock import isoformat
 from outlast.errors import SessionNotFoundError
 from outlast.journal import read_records
 from outlast.records.types import Choice
 from outlast.runtime.requests import InputRequest, decode
 from outlast.state.history import History
+from outlast.state.listing import listed_json
 from outlast.state.messages import Message, text_of
 from outlast.state.summaries import AgentSession, Restore, TurnSummary
 from outlast.store.contract import Entry, Listed, Store
@@ -106,29 +106,3 @@ def _queue(history: History, pending: list[Entry], accepted: set[str]) -> list[Q
             text = text_of(decode(InputRequest, entry.body).content)
             queue.append(QueuedInput(entry.request_id, text, False))
     return queue
-
-
-def status_of(row: Listed) -> str:
-    """The status that people see: derived from the journal *and* the live lease."""
-    unfinished = row.entry.state in ("running", "waiting") or row.pending or row.entry.queued
-    if row.owner is None and unfinished and row.entry.state not in ("parked",):
-        return "detached"
-    return "idle" if row.entry.state == "new" else row.entry.state
-
-
-def listed_json(row: Listed) -> dict[str, object]:
-    """One row of `ls --json`: a contract."""
-    entry = row.entry
-    return {
-        "id": entry.session,
-        "title": entry.title,
-        "status": status_of(row),
-        "agent": entry.agent,
-        "workspace": entry.workspace,
-        "created_at": isoformat(entry.created_at),
-        "last_activity_at": isoformat(entry.last_activity_at),
-        "turns": entry.turns,
-        "queued": entry.queued + row.pending,
-        "open_gates": entry.open_gates,
-        "owner": row.owner.label if row.owner else None,
-    }
