@@ -59,6 +59,9 @@ class Told:
     async def seqs(self, name: str) -> list[int]:
         return await seqs(self._store, name)
 
+    async def epochs(self, name: str) -> list[int]:
+        return [row.epoch for row in await self._store.read(name, 0)]
+
     async def owners(self) -> list[object]:
         listed = await self._store.list(CatalogQuery())
         return [row.owner and row.owner.pid for row in listed]

@@ -146,6 +146,19 @@ async def test_with_the_kill_left_out_the_old_owner_is_still_refused_for_good(
         assert new.ask("seqs", "s") == [1, 2]
 
 
+async def test_without_the_fence_the_old_owner_would_write(url: str, tmp_path: Path) -> None:
+    """The control: with the fence left out on purpose its record lands, so the tests above can see it."""
+    with other(url, tmp_path, "store.fence=skip") as old, other(url, tmp_path, "takeover.kill=skip") as new:
+        old.ask("acquire", "s")
+        old.stop()
+        new.ask("acquire", "s", 0, True)
+        assert new.ask("append", "s") == 1
+        old.go_on()
+        assert old.ask("append", "s") == 2
+        # What it wrote has an epoch that is past: a reader of the journal sees that it must not be there.
+        assert new.ask("epochs", "s") == [2, 1]
+
+
 async def test_an_owner_hears_that_it_was_declared_dead_without_writing(url: str, tmp_path: Path) -> None:
     with other(url, tmp_path) as old, other(url, tmp_path, "takeover.kill=skip") as new:
         old.ask("acquire", "s")
