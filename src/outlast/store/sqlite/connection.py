@@ -59,7 +59,11 @@ def connect_writer(layout: Layout, busy_seconds: float) -> apsw.Connection:
 def connect_reader(layout: Layout, busy_seconds: float = 5.0) -> apsw.Connection:
     """A connection that cannot write. The database must exist."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    connection = apsw.Connection(_address(layout, "mode=ro"), flags=flags)
+    # Readers of a database with a log share memory in a file beside it. On a read-only filesystem there can
+    # be none, and without a log nobody writes.
+    log = layout.database.with_name(layout.database.name + "-wal")
+    still = not os.access(layout.database.parent, os.W_OK) and not log.exists()
+    connection = apsw.Connection(_address(layout, "immutable=1" if still else "mode=ro"), flags=flags)
     connection.set_busy_timeout(int(busy_seconds * 1000))
     return connection
 
