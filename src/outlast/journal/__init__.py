@@ -2,6 +2,6 @@
 
 from outlast.journal.follow import CaughtUp, Follower, follow
 from outlast.journal.reader import load_state, read_records
-from outlast.journal.writer import Journal
+from outlast.journal.writer import Journal, Proposal
 
-__all__ = ["CaughtUp", "Follower", "Journal", "follow", "load_state", "read_records"]
+__all__ = ["CaughtUp", "Follower", "Journal", "Proposal", "follow", "load_state", "read_records"]

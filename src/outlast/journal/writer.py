@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from outlast import clock
@@ -28,6 +28,15 @@ from outlast.store.contract import Append, Lease, Row, Settlement, Store
 
 _FIRST_RETRY = 0.02
 _LONGEST_RETRY = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Records to append as one batch, and the inbox entries that they settle: each with the index of the
+    draft that does it."""
+
+    drafts: tuple[Draft, ...]
+    settle: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +95,31 @@ class Journal:
         """
         if not drafts:
             raise UsageError("an append needs at least one record")
-        async with self._order:
-            self.raise_if_lost()
-            if expected_seq is not None and expected_seq != self.state.seq:
+
+        def these(state: State) -> Proposal:
+            if expected_seq is not None and expected_seq != state.seq:
                 raise ConflictError(
-                    f"the journal of {self.name} ends at record {self.state.seq}, not {expected_seq}",
-                    tip=self.state.seq,
+                    f"the journal of {self.name} ends at record {state.seq}, not {expected_seq}",
+                    tip=state.seq,
                     session_id=self.name,
                 )
-            self._require_fence(drafts[0])
-            batch = await self._prepare(drafts, settle)
+            return Proposal(tuple(drafts), tuple(settle))
+
+        return await self.decide(these)
+
+    async def decide(self, propose: Callable[[State], Proposal | None]) -> list[Record]:
+        """Store what `propose` makes of the state that it will follow on; nothing where that is None.
+
+        `propose` is pure and called once, when no other append is on its way: what it sees is what it
+        changes. Raises as `append`, and what `propose` raises.
+        """
+        async with self._order:
+            self.raise_if_lost()
+            proposal = propose(self.state)
+            if proposal is None:
+                return []
+            self._require_fence(proposal.drafts[0])
+            batch = await self._prepare(proposal.drafts, proposal.settle)
             self.raise_if_lost()
             await _held(self._store_and_apply(batch))
             return batch.records

@@ -32,7 +32,8 @@ from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
 from outlast.restore.start import first_records
 from outlast.state.model import State
 from outlast.store.contract import AcquireOptions, Lease, Store
-from outlast.turns.driver import GatePolicy, LoopDriver
+from outlast.turns.conversation import GatePolicy
+from outlast.turns.driver import LoopDriver
 from outlast.turns.host import AgentHost, Hosting
 
 FAREWELL = 2.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from outlast import faults
 from outlast.clock import monotonic
 from outlast.errors import LeaseLostError, OutlastError
-from outlast.journal import Journal, read_records
+from outlast.journal import Journal, Proposal, read_records
 from outlast.records.envelope import Draft, Record
 from outlast.records.types import (
     Body,
@@ -191,7 +191,7 @@ class SessionActor:
                 held = False
                 drafts.append(self._draft(LoopChanged(state="active", reason="a new input"), entry))
         faults.point("actor.accept.before_append")
-        await patience.append(self.journal, drafts, settle)
+        await patience.decide(self.journal, lambda _: Proposal(tuple(drafts), tuple(settle)))
         faults.point("actor.accept.after_append")
 
     async def _next_turn(self) -> None:
@@ -245,14 +245,13 @@ class SessionActor:
         entry = self._closing
         assert entry is not None
         if self._turn is not None:
-            self.driver.request_stop(Stop("closed", entry.actor))
+            running = self.state.running
+            if running is not None:
+                self.driver.request_stop(running.turn, Stop("closed", entry.actor))
             return  # The turn's end wakes us; admission stays stopped meanwhile.
         await self.driver.end_agent()
-        await patience.append(
-            self.journal,
-            [self._draft(SessionStopped(reason="closed"), entry)],
-            [(entry.request_id, 0)],
-        )
+        stopped = self._draft(SessionStopped(reason="closed"), entry)
+        await patience.decide(self.journal, lambda _: Proposal((stopped,), ((entry.request_id, 0),)))
         await self.journal.lease.release()
         self._stopping = True
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from outlast.journal import Journal
+from outlast.journal import Journal, Proposal
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     Body,
@@ -23,7 +23,7 @@ from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
 from outlast.turns.terminal import Stop
 
-Refusal = Literal["too_late", "refused"]
+Result = Literal["done", "too_late", "refused"]
 
 
 @dataclass
@@ -61,60 +61,66 @@ class Commands:
         running = self.state.running
         target = decode(StopRequest, entry.body).turn or (running.turn if running else None)
         if running is not None and target == running.turn:
-            await self._stop_running(entry)
-        elif target is not None and target in self.state.queue:
-            await self._settle(entry, InputCancelled(request_id=target, reason="cancelled"))
+            await self._stop_running(entry, running.turn)
         elif target is not None and any(e.request_id == target and e.kind == "input" for e in entries):
             self.consumed.add(target)
-            await patience.append(
-                self.journal,
-                [self._draft(entry, InputCancelled(request_id=target, reason="cancelled"))],
-                [(entry.request_id, 0), (target, 0)],
-            )
+            cancelled = self._draft(entry, InputCancelled(request_id=target, reason="cancelled"))
+            await self._decide(lambda _: Proposal((cancelled,), ((entry.request_id, 0), (target or "", 0))))
         elif entry.kind == "kill" and target is None:
             await self.driver.end_agent(grace=0.0)
-            await self._done(entry, "no turn was running; the agent was ended")
+            await self._settle(entry, "done", "no turn was running; the agent was ended")
         else:
-            await self._refuse(entry, "too_late", "that turn is over" if target else "no turn is running")
+            await self._decide(lambda state: self._stop_waiting(state, entry, target))
 
-    async def _stop_running(self, entry: Entry) -> None:
+    def _stop_waiting(self, state: State, entry: Entry, target: str | None) -> Proposal:
+        if target in state.queue:
+            return self._proposal(entry, InputCancelled(request_id=target, reason="cancelled"))
+        return self._settled(entry, "too_late", "that turn is over" if target else "no turn is running")
+
+    async def _stop_running(self, entry: Entry, turn: str) -> None:
         reason: Literal["killed", "cancelled"] = "killed" if entry.kind == "kill" else "cancelled"
-        asked = self.driver.stop
+        asked = self.driver.stopping(turn)
         if asked is None:
-            self.driver.request_stop(Stop(reason, entry.actor, entry.request_id))
-        elif asked.request_id != entry.request_id and reason == "killed" and asked.reason != "killed":
-            earlier = asked.request_id
-            self.driver.request_stop(Stop(reason, entry.actor, entry.request_id))
-            if earlier is not None:
+            self.driver.request_stop(turn, Stop(reason, entry.actor, entry.request_id))
+        elif asked.request_id == entry.request_id:
+            return
+        elif reason == "killed" and asked.reason != "killed":
+            self.driver.request_stop(turn, Stop(reason, entry.actor, entry.request_id))
+            if asked.request_id is not None:
                 settled = CommandSettled(
-                    request_id=earlier, command="cancel", outcome="done", detail="a kill came after it"
+                    request_id=asked.request_id,
+                    command="cancel",
+                    outcome="done",
+                    detail="a kill came after it",
                 )
-                await patience.append(self.journal, [self._draft(entry, settled)], [(earlier, 0)])
-        elif asked.request_id != entry.request_id:
-            await self._done(entry, "the turn is being ended already")
+                earlier = (asked.request_id, 0)
+                await self._decide(lambda _: Proposal((self._draft(entry, settled),), (earlier,)))
+        else:
+            await self._settle(entry, "done", "the turn is being ended already")
 
     # --- gates ---------------------------------------------------------------------------------
 
     async def _answer(self, entry: Entry) -> None:
         request = decode(AnswerRequest, entry.body)
-        gate = self.state.gates.get(request.gate)
-        if gate is None:
-            await self._refuse(entry, "too_late", "the gate is not open any more")
-        elif request.choice not in {choice.id for choice in gate.choices}:
-            known = ", ".join(choice.id for choice in gate.choices)
-            await self._refuse(entry, "refused", f"no such choice; there are: {known}")
-        else:
-            resolved = GateResolved(
-                gate=gate.gate, reason="answered", answer=request.choice, by=request.by or entry.actor
-            )
-            bodies = [resolved, *self._consequences(gate, request.choice, entry)]
-            drafts = [self._draft(entry, body, turn=gate.turn) for body in bodies]
-            await patience.append(self.journal, drafts, [(entry.request_id, 0)])
-            self.driver.wake()
+        await self._decide(lambda state: self._answered(state, entry, request))
+        self.driver.wake()
 
-    def _consequences(self, gate: OpenGate, choice: str, entry: Entry) -> list[Body]:
+    def _answered(self, state: State, entry: Entry, request: AnswerRequest) -> Proposal:
+        gate = state.gates.get(request.gate)
+        if gate is None:
+            return self._settled(entry, "too_late", "the gate is not open any more")
+        known = [choice.id for choice in gate.choices]
+        if request.choice not in known:
+            return self._settled(entry, "refused", f"no such choice; there are: {', '.join(known)}")
+        resolved = GateResolved(
+            gate=gate.gate, reason="answered", answer=request.choice, by=request.by or entry.actor
+        )
+        bodies = self._consequences(state, gate, request.choice, entry)
+        return self._proposal(entry, resolved, *bodies, turn=gate.turn)
+
+    def _consequences(self, state: State, gate: OpenGate, choice: str, entry: Entry) -> list[Body]:
         """What the answer to a question of the runtime itself (`on_interrupt = ask`) leads to."""
-        if gate.opened.resolver != "runtime" or gate.turn not in self.state.parked:
+        if gate.opened.resolver != "runtime" or gate.turn not in state.parked:
             return []
         match choice:
             case "retry" | "continue":
@@ -131,61 +137,73 @@ class Commands:
         if self.state.open_turns:
             self.deferred.add(entry.request_id)
             return
-        closed = self._closed(decode(TurnRequest, entry.body).turn)
+        wanted = decode(TurnRequest, entry.body).turn
+        await self._decide(lambda state: self._retried(state, entry, wanted))
+
+    def _retried(self, state: State, entry: Entry, wanted: str | None) -> Proposal:
+        closed = _retryable(state, wanted)
         if closed is None:
-            await self._refuse(entry, "too_late", "no such turn is parked or ended without being done")
-            return
-        bodies: list[Body] = [
-            TurnRetried(by=entry.actor or "a person", mode="again"),
-            *self._active(closed.loop),
-        ]
-        drafts = [self._draft(entry, body, turn=closed.turn) for body in bodies]
-        await patience.append(self.journal, drafts, [(entry.request_id, 0)])
+            return self._settled(entry, "too_late", "no such turn is parked or ended without being done")
+        again = TurnRetried(by=entry.actor or "a person", mode="again")
+        gates = _abandoned_gates(state, closed.turn, entry)
+        return self._proposal(entry, again, *gates, *_active(state, closed.loop), turn=closed.turn)
 
     async def _skip(self, entry: Entry) -> None:
         wanted = decode(TurnRequest, entry.body).turn
-        parked = self.state.parked
-        turn = wanted if wanted in parked else None if wanted else next(reversed(parked), None)
-        root = self.state.root or ""
-        if turn is None and (wanted is not None or not self.state.loops[root].held):
-            await self._refuse(entry, "too_late", "no such turn is parked")
-            return
+        await self._decide(lambda state: self._skipped(state, entry, wanted))
+
+    def _skipped(self, state: State, entry: Entry, wanted: str | None) -> Proposal:
+        turn = wanted if wanted in state.parked else None if wanted else next(reversed(state.parked), None)
+        root = state.root or ""
+        if turn is None and (wanted is not None or not state.loops[root].held):
+            return self._settled(entry, "too_late", "no such turn is parked")
+        if turn is None:
+            active = LoopChanged(state="active", reason="a person skipped what it was held for")
+            return self._proposal(entry, active)
         settled = CommandSettled(request_id=entry.request_id, command="skip", outcome="done")
-        gates = [
-            GateResolved(gate=gate.gate, reason="abandoned", by=entry.actor)
-            for gate in self.state.gates.values()
-            if turn is not None and gate.turn == turn
-        ]
-        drafts = [self._draft(entry, body, turn=turn) for body in (settled, *gates, *self._active(root))]
-        await patience.append(self.journal, drafts, [(entry.request_id, 0)])
-
-    def _closed(self, wanted: str | None) -> Closed | None:
-        if wanted is not None:
-            last = {c.turn: c for c in self.state.last_unsuccessful.values()}
-            return self.state.parked.get(wanted) or last.get(wanted)
-        parked = next(reversed(self.state.parked.values()), None)
-        return parked or self.state.last_unsuccessful.get(self.state.root or "")
-
-    def _active(self, loop: str) -> list[Body]:
-        held = self.state.loops[loop].held
-        return [LoopChanged(state="active", reason="a person decided")] if held else []
+        gates = _abandoned_gates(state, turn, entry)
+        return self._proposal(entry, settled, *gates, *_active(state, root), turn=turn)
 
     # --- settling ------------------------------------------------------------------------------
+
+    async def _decide(self, propose: Callable[[State], Proposal | None]) -> None:
+        await patience.decide(self.journal, propose)
+
+    async def _settle(self, entry: Entry, outcome: Result, detail: str) -> None:
+        await self._decide(lambda _: self._settled(entry, outcome, detail))
+
+    def _settled(self, entry: Entry, outcome: Result, detail: str) -> Proposal:
+        return self._proposal(
+            entry,
+            CommandSettled(request_id=entry.request_id, command=entry.kind, outcome=outcome, detail=detail),
+        )
+
+    def _proposal(self, entry: Entry, *bodies: Body, turn: str | None = None) -> Proposal:
+        """These records, the first of which settles the command."""
+        drafts = tuple(self._draft(entry, body, turn) for body in bodies)
+        return Proposal(drafts, ((entry.request_id, 0),))
 
     def _draft(self, entry: Entry, body: Body, turn: str | None = None) -> Draft:
         return Draft(body=body, loop=self.state.root, turn=turn, cause=entry.request_id, actor=entry.actor)
 
-    async def _settle(self, entry: Entry, body: Body) -> None:
-        await patience.append(self.journal, [self._draft(entry, body)], [(entry.request_id, 0)])
 
-    async def _done(self, entry: Entry, detail: str) -> None:
-        settled = CommandSettled(
-            request_id=entry.request_id, command=entry.kind, outcome="done", detail=detail
-        )
-        await self._settle(entry, settled)
+def _retryable(state: State, wanted: str | None) -> Closed | None:
+    if wanted is not None:
+        last = {closed.turn: closed for closed in state.last_unsuccessful.values()}
+        return state.parked.get(wanted) or last.get(wanted)
+    parked = next(reversed(state.parked.values()), None)
+    return parked or state.last_unsuccessful.get(state.root or "")
 
-    async def _refuse(self, entry: Entry, outcome: Refusal, detail: str) -> None:
-        settled = CommandSettled(
-            request_id=entry.request_id, command=entry.kind, outcome=outcome, detail=detail
-        )
-        await self._settle(entry, settled)
+
+def _active(state: State, loop: str) -> list[Body]:
+    held = state.loops[loop].held
+    return [LoopChanged(state="active", reason="a person decided")] if held else []
+
+
+def _abandoned_gates(state: State, turn: str, entry: Entry) -> list[Body]:
+    """Questions about a turn that a person has decided in another way."""
+    return [
+        GateResolved(gate=gate.gate, reason="abandoned", by=entry.actor)
+        for gate in state.gates.values()
+        if gate.turn == turn
+    ]

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 from outlast.records.types import GateOpened
-from outlast.turns.driver import GatePolicy
+from outlast.turns.conversation import GatePolicy
 
 GateChoice = str | None
 """A choice's id, or None to leave the gate to a person."""

@@ -337,7 +337,7 @@ class AgentHost:
             await client.close()
 
 
-def _intake(  # noqa: PLR0913 - what a life is made of
+def _intake(
     hosting: Hosting,
     agent: Agent,
     loop: Loop,

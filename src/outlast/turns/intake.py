@@ -65,7 +65,7 @@ class Intake:
     far the journal's cursor is, because the record that says it is the turn's terminal, and that is missing.
     """
 
-    def __init__(  # noqa: PLR0913 - the place in the spool is known in parts
+    def __init__(
         self,
         fold: Fold,
         generation: str,

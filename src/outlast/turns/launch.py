@@ -7,6 +7,7 @@ import asyncio
 from outlast.agents.contract import Failure
 from outlast.keep import (
     AgentFolder,
+    Alive,
     Claim,
     FolderLockHeldError,
     Generation,
@@ -16,6 +17,7 @@ from outlast.keep import (
     TreeNotDeadError,
     kill_marked,
     start_idle,
+    tree_dead,
 )
 
 PATIENCE = 10.0
@@ -68,6 +70,13 @@ async def _end_earlier(folder: AgentFolder, claim: Claim) -> None:
         await asyncio.sleep(POLL)
     finally:
         await client.close()
+
+
+async def end_orphans(folder: AgentFolder) -> None:
+    """End what the newest life has left behind where neither its shim nor its guard lives to do it."""
+    latest = folder.latest()
+    if latest is not None and isinstance(tree_dead(latest), Alive):
+        await asyncio.to_thread(kill_marked, latest)
 
 
 async def gone(generation: Generation) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 from outlast.agents.contract import ExitInfo, Failure, TurnEnded
 from outlast.agents.failure import classify_exit
 from outlast.ids import derived_id
+from outlast.journal import Proposal
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     BY_ON_INTERRUPT,
@@ -65,16 +66,8 @@ class Ending:
     then: Then = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """The records of the terminal, and which of them settle an inbox entry (request id, index)."""
-
-    drafts: tuple[Draft, ...]
-    settle: tuple[tuple[str, int], ...] = ()
-
-
-def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailure = "continue") -> Closing:
-    """Close the open turn `turn_id` of `state`."""
+def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailure = "continue") -> Proposal:
+    """The records that close the open turn `turn_id` of `state`; they settle the request that ended it."""
     turn = state.open_turns[turn_id]
     drafts = [
         _draft(turn, GateResolved(gate=gate.gate, reason="abandoned", by="runtime"))
@@ -92,7 +85,7 @@ def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailur
             drafts.append(_draft(turn, body, cause=stop.request_id, actor=stop.actor))
         else:
             drafts.append(_draft(turn, body))
-    return Closing(tuple(drafts), tuple(settle))
+    return Proposal(tuple(drafts), tuple(settle))
 
 
 def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFailure) -> list[Body]:

@@ -1,0 +1,274 @@
+"""One conversation: an agent works on one turn, from the first look at its spool to the turn's end.
+
+The loop is: fold what the spool holds, make it durable, and only then write what the adapter asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from outlast import faults
+from outlast.agents.contract import Agent, CloseStdin, Delta, Failure, GateAnswer, InputLine, Prompt, Wanted
+from outlast.clock import monotonic
+from outlast.journal import Journal, Proposal
+from outlast.records.envelope import Draft
+from outlast.records.types import Content, GateOpened, GateResolved, InputReserved
+from outlast.state.model import OpenTurn, State
+from outlast.turns import patience
+from outlast.turns.deadlines import Deadlines, Limits
+from outlast.turns.host import AgentHost, input_digest
+from outlast.turns.merge import TEXT_LIMIT, Merger
+from outlast.turns.terminal import Ending, Stop
+
+FLUSH_INTERVAL = 0.25
+"""Seconds for which messages are merged before they are appended."""
+KILL_GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
+FOLD_EVERY = 32 * 1024 * 1024
+"""Bytes of spool after which the folded state is stored and the spool below it let go."""
+
+GatePolicy = Callable[[str, GateOpened], Awaitable[str | None]]
+"""(gate id, gate) -> the choice that a policy makes, or None to leave it to a person."""
+
+_UNDELIVERABLE = {
+    "too_large": "the input is larger than the agent takes",
+    "bad_line": "the input cannot be given to the agent as one line",
+}
+
+
+@dataclass(slots=True)
+class Conversation:
+    """`turn` on `host`. `stop` is a person's wish to end it; `wake` makes the loop look again."""
+
+    journal: Journal
+    agent: Agent
+    loop: str
+    turn: str
+    content: tuple[Content, ...]
+    host: AgentHost
+    merger: Merger
+    policy: GatePolicy
+    show: Callable[[str], None]
+    wake: asyncio.Event
+    stop: Callable[[], Stop | None]
+    _deadlines: Deadlines = field(init=False)
+    _flushed: float = field(default_factory=monotonic)
+    _stdin_open: bool = True
+    _failure: Failure | None = None
+    """What the runtime itself saw fail."""
+    _policies: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        agent = self.agent
+        limits = Limits(agent.idle_timeout, agent.total_timeout, agent.capabilities.many_turns)
+        self._deadlines = Deadlines(limits, monotonic())
+
+    async def run(self) -> Ending:
+        """Stay until the turn is over; what was not yet durable then is in the merger. Raises
+        LeaseLostError."""
+        try:
+            return await self._run()
+        finally:
+            for task in self._policies:
+                task.cancel()
+
+    async def _run(self) -> Ending:
+        folded_at = self.host.intake.started_at_frame
+        while True:
+            more = self._take_in()
+            if not self.host.alive and self.host.intake.exit is None and not more:
+                await self._see_end()
+            if self._over():
+                return self._ending()
+            if self.merger.pending and self._flush_is_due():
+                await self._flush()
+            if more:
+                await asyncio.sleep(0)
+                continue
+            # A state stored past the turn's end would hide it from a later owner.
+            if self.merger.ended is None and self.host.intake.cursor.frame - folded_at > FOLD_EVERY:
+                folded_at = self.host.intake.cursor.frame
+                await self._store_state()
+            if await self._write_next():
+                continue
+            await self._enforce()
+            await self._wait()
+
+    # --- what the agent said -----------------------------------------------------------------------
+
+    def _take_in(self) -> bool:
+        """Fold what the spool holds; True if more is there than one bite."""
+        located, more = self.host.read()
+        for item in located:
+            if isinstance(item.event, Delta):
+                self.show(item.event.text)
+            else:
+                self.merger.add(item)
+        return more
+
+    async def _see_end(self) -> None:
+        """The connection to the shim has ended: another owner has it, or it died and its guard cleans up."""
+        if self.host.taken:
+            self.journal.lost.set()
+        self.journal.raise_if_lost()
+        await self.host.see_end()
+        while self._take_in():  # noqa: ASYNC110 - it lets others run; nothing is waited for
+            await asyncio.sleep(0)
+
+    def _over(self) -> bool:
+        """Whether the turn can be closed: its agent is gone, or it serves many turns and has ended this."""
+        if self.host.intake.exit is not None or not self.host.alive:
+            return True
+        return self.merger.ended is not None and self.agent.capabilities.many_turns
+
+    def _ending(self) -> Ending:
+        ended, stop = self.merger.ended, self.stop()
+        if ended is None and self.merger.start_failed is not None:
+            return Ending(failure=self.merger.start_failed, phase="host_launch", stop=stop)
+        return Ending(
+            ended=ended, exit=self.host.intake.exit, stop=stop, failure=self._failure or self._timed_out()
+        )
+
+    def _timed_out(self) -> Failure | None:
+        expired = self._deadlines.expired
+        if expired is None:
+            return None
+        idle = expired == "timeout_idle"
+        limit = self.agent.idle_timeout if idle else self.agent.total_timeout
+        said = "nothing came from the agent for" if idle else "the turn took longer than"
+        return Failure(expired, f"{said} {limit:g} s")
+
+    # --- what is durable ---------------------------------------------------------------------------
+
+    def _flush_is_due(self) -> bool:
+        waited = monotonic() - self._flushed
+        return self.merger.urgent or self.merger.size > TEXT_LIMIT or waited >= FLUSH_INTERVAL
+
+    async def _flush(self) -> None:
+        self._flushed = monotonic()
+        drafts = self.merger.take()
+        gates = [draft.body for draft in drafts if isinstance(draft.body, GateOpened)]
+        if gates:
+            # A person may take longer than an orphan is given: said before anybody sees the gate.
+            await self.host.set_orphan_grace(None)
+        faults.point("turn.events.before_append")
+        await patience.append(self.journal, drafts)
+        faults.point("turn.events.after_append")
+        for gate in gates:
+            # Beside the conversation: while it is decided the agent is read and a person may be faster.
+            task = asyncio.create_task(self._decide(gate), name=f"gate {gate.gate}")
+            self._policies.add(task)
+            task.add_done_callback(self._policies.discard)
+
+    async def _decide(self, gate: GateOpened) -> None:
+        choice = await self.policy(gate.gate, gate)
+        if choice is None:
+            return
+        resolved = GateResolved(gate=gate.gate, reason="policy", answer=choice, by="policy")
+
+        def if_open(state: State) -> Proposal | None:
+            return Proposal((self._draft(resolved),)) if gate.gate in state.gates else None
+
+        await patience.decide(self.journal, if_open)
+        self.wake.set()
+
+    async def _store_state(self) -> None:
+        folded = self.host.intake.dump()
+        await patience.append(self.journal, [Draft(body=folded, loop=self.loop)])
+        await self.host.trim(folded.offset)
+
+    def _draft(self, body: GateResolved | InputReserved) -> Draft:
+        return Draft(body=body, loop=self.loop, turn=self.turn)
+
+    # --- what is said to the agent -----------------------------------------------------------------
+
+    @property
+    def _open(self) -> OpenTurn:
+        return self.journal.state.open_turns[self.turn]
+
+    def _wanted(self) -> Wanted:
+        open_turn, loop = self._open, self.journal.state.loops[self.loop]
+        answers = tuple(
+            GateAnswer(answer.name, answer.payload, answer.choice)
+            for answer in open_turn.answers.values()
+            if answer.generation == self.host.generation_name
+        )
+        return Wanted(
+            prompt=Prompt(
+                turn=self.turn,
+                attempt=open_turn.attempts,
+                request_id=self.turn,
+                content=self.content,
+                continues=open_turn.mode == "continue",
+            ),
+            answers=answers,
+            cancel=self.stop() is not None,
+            session_durable=loop.provider_state in ("bound", "confirmed", "reseeded"),
+        )
+
+    async def _write_next(self) -> bool:
+        """Write the next line that the adapter asks for; False if it asks for none now."""
+        fold = self.host.intake.fold
+        if not self.host.alive or not self._stdin_open or fold.last_input < self.host.accepted_input:
+            return False
+        item = fold.next(self._wanted())
+        if item is None:
+            return False
+        if self.merger.pending:  # Nothing is said to the agent before what it said is durable.
+            await self._flush()
+            return True
+        await self._write(item)
+        return True
+
+    async def _write(self, item: InputLine | CloseStdin) -> None:
+        seq = self.host.intake.fold.last_input + 1
+        if isinstance(item, InputLine) and item.carries is not None:
+            reserved = InputReserved(
+                generation=self.host.generation_name,
+                seq=seq,
+                key=item.carries,
+                digest=input_digest(item.line),
+            )
+            if self._open.reserved != reserved:
+                faults.point("turn.reserve.before_append")
+                await patience.append(self.journal, [self._draft(reserved)])
+        faults.point("turn.input.before")
+        refused = await self.host.write(seq, item)
+        faults.point("turn.input.after")
+        if refused == "closed":
+            self._stdin_open = False  # It reads nothing more; how it ends decides.
+        elif refused in _UNDELIVERABLE:
+            self._failure = Failure("protocol_error", _UNDELIVERABLE[refused])
+            self._stdin_open = False
+
+    # --- deadlines ---------------------------------------------------------------------------------
+
+    async def _enforce(self) -> None:
+        asks = bool(self.journal.state.gates)
+        if not asks:
+            await self.host.set_orphan_grace(self.agent.orphan_grace)
+        stop, fold = self.stop(), self.host.intake.fold
+        self._deadlines.look(
+            monotonic(),
+            stop=None if stop is None else stop.reason,
+            ending=fold.ending or self._failure is not None,
+            idle=None if asks or fold.open_calls else self.host.idle_seconds(),
+            asks=asks,
+        )
+        if self._deadlines.must_end(monotonic()):
+            self._deadlines.ended = True
+            await self.host.kill(KILL_GRACE if self._deadlines.gently else 0.0)
+
+    async def _wait(self) -> None:
+        """Until the spool grows, the shim goes, somebody wakes us or a deadline may have come."""
+        now = monotonic()
+        due = self._deadlines.due(now)
+        if self.merger.pending:
+            flush = self._flushed + FLUSH_INTERVAL - now
+            due = flush if due is None else min(due, flush)
+        # Rounded up a little: a wake-up before the deadline would only be followed by another.
+        await self.host.wait(self.wake, None if due is None else max(due, 0.0) + 0.001)
+        self.wake.clear()
+        self.journal.raise_if_lost()
