@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +172,27 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state not in ("Z", "X")
+
+
+def reader(descriptor: int) -> Callable[[], str]:
+    """All that was written to a terminal so far, each time it is called."""
+    os.set_blocking(descriptor, False)
+    read = bytearray()
+
+    def everything() -> str:
+        with suppress(OSError):  # nothing more now, or the other end is closed
+            while data := os.read(descriptor, 65536):
+                read.extend(data)
+        return read.decode("utf-8", "replace")
+
+    return everything
+
+
+def control_terminal() -> None:
+    """Make standard input this process's controlling terminal (before it becomes `outlast`)."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def on_terminal(slave: int) -> dict[str, Any]:
+    """Options of a process whose standard input and error are a terminal of its own."""
+    return {"stdin": slave, "stderr": slave, "start_new_session": True, "preexec_fn": control_terminal}

@@ -102,3 +102,13 @@ def test_tail_follows_until_its_reader_goes(shell: Shell) -> None:
     following.stdout = None
     shell.run("run", "--session", "s", "three")
     assert following.wait(30) == 0
+
+
+def test_bench_measures_with_real_parts_and_leaves_nothing_behind(shell: Shell) -> None:
+    shell.state.mkdir(mode=0o700)
+    figures = shell.json("bench", "--seconds", "0.05")
+    assert set(figures) == {
+        "raw_commit", "append_alone", "records", "wake", "shim_start", "turn", "restore", "peak_memory",
+    }  # fmt: skip
+    assert all(figure["value"] > 0 for figure in figures.values())
+    assert list(shell.state.iterdir()) == []

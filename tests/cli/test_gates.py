@@ -2,11 +2,10 @@
 
 import os
 import pty
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.cli.support import Shell, until
+from tests.cli.support import Shell, on_terminal, reader, until
 
 PERMISSION = "[[gate:g:May I write?:allow_once,reject_once]]"
 QUESTION = "[[gate:g:Which one?:left,right]]"
@@ -73,10 +72,10 @@ def test_a_person_at_the_terminal_is_asked(shell: Shell) -> None:
     master, slave = pty.openpty()
     owner = shell.start(
         "run", "-a", "scripted", "--session", "s", QUESTION,
-        stdin=slave, stderr=slave, start_new_session=True, preexec_fn=_control_terminal,
+        **on_terminal(slave),
     )  # fmt: skip
     os.close(slave)
-    seen = _reader(master)
+    seen = reader(master)
     until(lambda: "answer:" in seen(), "the question on the terminal")
     os.write(master, b"sideways\n")
     until(lambda: "none of the choices" in seen(), "the second asking")
@@ -96,7 +95,7 @@ def _terminal_input() -> dict[str, Any]:
     """A terminal where nobody types: the owner asks and goes on waiting."""
     master, slave = pty.openpty()
     _open_ends.append(master)
-    return {"stdin": slave, "stderr": slave, "start_new_session": True, "preexec_fn": _control_terminal}
+    return on_terminal(slave)
 
 
 _open_ends: list[int] = []
@@ -107,25 +106,3 @@ def _close_ends() -> Any:
     yield
     while _open_ends:
         os.close(_open_ends.pop())
-
-
-def _reader(descriptor: int) -> Callable[[], str]:
-    os.set_blocking(descriptor, False)
-    read = bytearray()
-
-    def everything() -> str:
-        try:
-            while data := os.read(descriptor, 65536):
-                read.extend(data)
-        except OSError:
-            pass
-        return read.decode("utf-8", "replace")
-
-    return everything
-
-
-def _control_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

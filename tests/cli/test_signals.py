@@ -6,7 +6,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.cli.support import Shell, interrupt, until
+from tests.cli.support import Shell, interrupt, on_terminal, until
 
 WAITS = "[[say:at work]][[touch:here]][[wait:go]][[effect:{turn}]]"
 
@@ -76,7 +76,7 @@ def test_a_hung_up_terminal_does_not_end_the_work(shell: Shell, tmp_path: Path) 
     master, slave = pty.openpty()
     process = shell.start(
         "run", "-a", "scripted", "--session", "s", WAITS,
-        stdin=slave, stdout=slave, stderr=slave, start_new_session=True, preexec_fn=_control_terminal,
+        stdout=slave, **on_terminal(slave),
     )  # fmt: skip
     os.close(slave)
     until((shell.folder / "here").exists, "the agent to be at work")
@@ -96,13 +96,6 @@ def test_nohup_is_respected(shell: Shell) -> None:
     (shell.folder / "go").touch()
     out, _ = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, "at work\n")
-
-
-def _control_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _ignore_hangup() -> None:

@@ -73,8 +73,8 @@ class LazyGroup(click.Group):
 
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             close = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            ctx.fail(f"there is no command {args[0]!r}.{hint}")
+            hint = f", did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
 

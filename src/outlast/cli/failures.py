@@ -29,7 +29,8 @@ class Failure:
 
     def as_text(self) -> str:
         message = _one_line(self.line.message).rstrip(".")
-        hint = f". {_one_line(self.line.hint)}" if self.line.hint else ""
+        separator = " " if message.endswith("?") else ". "
+        hint = f"{separator}{_one_line(self.line.hint)}" if self.line.hint else ""
         return f"outlast: {message}{hint}"
 
     def as_json(self) -> str:

@@ -19,7 +19,6 @@ class TrustLine(msgspec.Struct, frozen=True):
 
     file: str
     trust: str
-    left_out: list[str]
 
 
 @click.command("trust")
@@ -43,7 +42,7 @@ def trust_command(folder: str | None, revoke: bool, as_json: bool) -> int:
         # The record outlives its file, so the folder alone has to do.
         path = Path(where) if file is None else file.folder
         trust.forget(path)
-        return _tell(screen, TrustLine(str(path), "unknown", []), as_json, f"{path} is not trusted any more")
+        return _tell(screen, TrustLine(str(path), "unknown"), as_json, f"{path} is not trusted any more")
     if file is None:
         raise NothingToDoError(f"there is no outlast.toml in {where} or above it", hint="name its folder")
     from outlast.config.settings import decode_settings
@@ -51,7 +50,7 @@ def trust_command(folder: str | None, revoke: bool, as_json: bool) -> int:
     decode_settings(file.parse(), str(file.path))  # a file that cannot be used cannot be trusted either
     trust.decide(file, trusted=True)
     return _tell(
-        screen, TrustLine(str(file.path), "trusted", []), as_json, f"{file.path} is trusted until it changes"
+        screen, TrustLine(str(file.path), "trusted"), as_json, f"{file.path} is trusted until it changes"
     )
 
 

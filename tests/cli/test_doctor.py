@@ -1,0 +1,101 @@
+"""`outlast doctor`: faults are found, named with what mends them, and exit 1."""
+
+import os
+import signal
+from typing import Any
+
+import pytest
+from tests.cli.support import Shell, is_alive, until
+
+from outlast.cli.check_machine import service_findings
+
+
+def findings(shell: Shell, check: str) -> list[dict[str, Any]]:
+    ran = shell.run("doctor", "--json")
+    found: list[dict[str, Any]] = ran.lines[0]["findings"]
+    assert ran.code == (0 if ran.lines[0]["ok"] else 1)
+    return [finding for finding in found if finding["check"] == check]
+
+
+def worst(found: list[dict[str, Any]]) -> dict[str, Any]:
+    order = ("fault", "warning", "note", "ok")
+    return min(found, key=lambda finding: order.index(finding["level"]))
+
+
+def test_a_healthy_machine_has_no_fault_before_and_after_the_first_run(shell: Shell) -> None:
+    assert shell.run("doctor").code == 0
+    assert not shell.state.exists(), "looking makes nothing"
+    shell.run("run", "-a", "scripted", "hello")
+    ran = shell.run("doctor", "--json")
+    assert (ran.code, ran.lines[0]["ok"]) == (0, True), ran
+    assert {"filesystem", "permissions", "disk", "sqlite", "store", "journals", "agents", "shims"} <= {
+        finding["check"] for finding in ran.lines[0]["findings"]
+    }
+
+
+def test_folders_that_others_can_read_are_named(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "hello")
+    shell.state.chmod(0o755)
+    (shell.state / "outlast.db").chmod(0o644)
+    found = findings(shell, "permissions")
+    assert worst(found)["level"] == "fault"
+    assert f"chmod 600 '{shell.state}/outlast.db'" in {finding["remedy"] for finding in found}
+    assert f"chmod 700 '{shell.state}'" in {finding["remedy"] for finding in found}
+
+
+def test_a_store_that_is_none_is_a_fault(shell: Shell) -> None:
+    shell.state.mkdir(mode=0o700)
+    (shell.state / "outlast.db").write_bytes(b"no database at all" * 1000)
+    assert worst(findings(shell, "store"))["level"] == "fault"
+    (shell.state / "outlast.db").unlink()
+
+
+def test_a_broken_configuration_is_a_fault_and_the_rest_is_still_looked_at(shell: Shell) -> None:
+    shell.config.write_text("[agents.x]\nkind = 'comand'\n")
+    found = findings(shell, "configuration")
+    assert worst(found)["level"] == "fault"
+    assert "agents.x.kind" in found[0]["message"]
+    assert findings(shell, "disk")
+
+
+def test_an_agent_whose_program_is_missing_is_named(shell: Shell) -> None:
+    shell.agents(gone=("/no/such/program",))
+    assert any("agent gone cannot be launched here" in f["message"] for f in findings(shell, "agents"))
+
+
+def test_processes_that_a_dead_agent_left_behind_are_a_fault(shell: Shell) -> None:
+    run = shell.start(
+        "run", "-a", "scripted", "--session", "s", "[[shell:sleep 60]][[touch:here]][[wait:go]]"
+    )
+    until((shell.folder / "here").exists, "the agent to be at work")
+    (started,) = shell.records("s", "TurnAttemptStarted")
+    run.kill()
+    run.communicate(timeout=30)
+    assert worst(findings(shell, "shims"))["session"] == "s"
+    pids = [process["pid"] for process in started["body"]["processes"]]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: each would mend what the other leaves
+        for pid in pids:
+            os.kill(pid, number)
+    until(lambda: not any(map(is_alive, pids)), "guard and shim to be gone")
+    orphans = findings(shell, "orphans")
+    assert worst(orphans)["level"] == "fault"
+    assert "outlast kill s" in orphans[0]["remedy"]
+    assert shell.run("kill", "s").code == 0
+    assert findings(shell, "orphans") == []
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "level"),
+    [
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-terminal.scope\n", "ok"),
+        ("0::/user.slice/user-1000.slice/user@1000.service\n", "ok"),
+        ("0::/user.slice/user-1000.slice/session-3.scope\n", "ok"),
+        ("0::/system.slice/outlast.service\n", "warning"),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/outlast.service\n", "warning"),
+        ("0::/\n", "ok"),
+        ("", "ok"),
+    ],
+)
+def test_a_service_that_would_end_agents_is_recognised_by_its_cgroup(cgroup: str, level: str) -> None:
+    (finding,) = service_findings(cgroup)
+    assert finding.level == level
