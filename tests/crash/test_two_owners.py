@@ -17,17 +17,17 @@ QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 HELD = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]"
 
 BARRIER = """
-import sys
+import sys, time
 from pathlib import Path
 from outlast.cli import main
 import outlast.cli.resume, outlast.cli.run, outlast.runtime.runtime
 Path(sys.argv[1]).touch()
 while not Path(sys.argv[2]).exists():
-    pass
+    time.sleep(0.0005)
 sys.argv = ["outlast", *sys.argv[3:]]
 sys.exit(main())
 """
-"""A process that has imported all it needs and spins until the barrier falls."""
+"""A process that has imported all it needs and waits for the barrier to fall."""
 
 
 def at_a_barrier(place: Place, count: int, *arguments: str) -> list[Child]:
@@ -41,7 +41,8 @@ def at_a_barrier(place: Place, count: int, *arguments: str) -> list[Child]:
         for file in ready
     ]
     for file, child in zip(ready, children, strict=True):
-        until(file.exists, f"it is at the barrier: {child.told()}")
+        until(lambda f=file, c=child: f.exists() or not c.running, "it is at the barrier")  # type: ignore[misc]
+        assert child.running, child.told()
     fallen.touch()
     return children
 
@@ -53,8 +54,8 @@ def resume_twice(place: Place) -> None:
     place.send("job", QUICK, key="three")
     both = at_a_barrier(place, 2, "resume", "job", "--json")
     place.until_there("started")
-    loser = until(lambda: next((child for child in both if not child.running), None), "one gives way")
-    owner = both[1 - both.index(loser)]
+    until(lambda: not all(child.running for child in both), "one gives way")
+    loser, owner = sorted(both, key=lambda child: child.running)
     refused = loser.wait()
     assert owner.running
     place.go()
@@ -153,7 +154,7 @@ def test_status_stale(place: Place) -> None:
 
 
 def test_early_id(place: Place) -> None:
-    """The id that is shown is durable by then: killed right after, the session is there and its input runs."""
+    """The id that is shown is durable by then: killed right after, its input is there and runs."""
     shown = place.start("run", "-a", "plain", "--json", HELD)
     line = until(lambda: shown.out.read_bytes().partition(b"\n")[0], "the first line is printed")
     shown.kill()
