@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from tests.agents.codex.terminal import Terminal, at_terminal
+from tests.support.place import Place
+from tests.support.processes import PATIENCE, Child, Finished, until
 
 from outlast.agents.codex.binary import find_codex
 from outlast.records.types import AgentSessionChanged
@@ -22,34 +27,26 @@ from outlast.testing.scripted_model import (
     ToolCall,
     reply_to_markers,
 )
-from tests.support.place import Place
-from tests.support.processes import Child, until
 
 YIELD_MS = 30_000
-"""How long codex lets a command run before it tells the model that it is still running: longer than a test."""
+"""How long codex lets a command run before it tells the model that it still runs: longer than any here."""
 
 AGENTS = """
 [agents.codex]
-env = ["MOCK_KEY"]
 sandbox = "danger-full-access"
 approval = "never"
 
 [agents.careful]
 kind = "codex"
-env = ["MOCK_KEY"]
 sandbox = "read-only"
 approval = "on-request"
-
-[agents.usual]
-kind = "codex"
-env = ["MOCK_KEY"]
 """
 
 CODEX = """
 model = "mock-1"
 model_provider = "mock"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
+approval_policy = "{approval}"
+sandbox_mode = "{sandbox}"
 
 [analytics]
 enabled = false
@@ -58,7 +55,7 @@ enabled = false
 name = "mock"
 base_url = "{base_url}"
 wire_api = "responses"
-env_key = "MOCK_KEY"
+env_key = "OPENAI_API_KEY"
 request_max_retries = 0
 stream_max_retries = 0
 """
@@ -70,48 +67,81 @@ WAIT = "[[tool:echo begun >> begun; until test -e go; do sleep 0.05; done; echo 
 """A command that begins, and goes on once the test lets it."""
 TICK = "[[tool:while :; do echo tick >> ticks; sleep 0.05; done]]"
 """A command that goes on writing until it is stopped."""
-
-
-def script(conversation: Conversation) -> Reply:
-    """The markers, and `escalate CMD`: a command that asks to run outside the sandbox."""
-    text = conversation.last_user_text
-    if text.startswith("escalate ") and not conversation.results:
-        command = text.removeprefix("escalate ")
-        arguments = {"cmd": command, "sandbox_permissions": "require_escalated", "justification": "it must"}
-        reply = Reply(calls=(ToolCall("exec_command", arguments),))
-    else:
-        reply = reply_to_markers(conversation)
-    patient = tuple(replace(c, arguments={**c.arguments, "yield_time_ms": YIELD_MS}) for c in reply.calls)
-    return replace(reply, calls=patient)
+ONCE = "[[tool:echo begun >> begun]]"
+THINK = "think about it"
+"""The model says nothing to this until the test lets it."""
 
 
 class TurnContext(msgspec.Struct, frozen=True):
-    """What codex itself writes down of the limits that a turn ran under."""
+    """The limits that a turn ran under, as codex itself writes them down."""
 
     cwd: str
     approval_policy: str
     sandbox_policy: dict[str, object]
 
 
-class CodexPlace(Place):
-    """A place whose agents are codex: `codex` may do all, `careful` asks, `usual` is as a new user has it."""
+class Model(ScriptedModel):
+    """Does what markers say. `escalate CMD` is a command that asks to run outside the sandbox, and a text
+    with THINK in it is answered once the test lets the model go on."""
 
-    def __init__(self, root: Path, model: ScriptedModel) -> None:
+    def __init__(self) -> None:
+        super().__init__(self._reply)
+        self._thinks = threading.Event()
+
+    def go_on(self) -> None:
+        self._thinks.set()
+
+    def close(self) -> None:
+        self.go_on()
+        super().close()
+
+    def _reply(self, conversation: Conversation) -> Reply:
+        text = conversation.last_user_text
+        if THINK in text:
+            self._thinks.wait(PATIENCE)
+        if text.startswith("escalate ") and not conversation.results:
+            arguments = {
+                "cmd": text.removeprefix("escalate "),
+                "sandbox_permissions": "require_escalated",
+                "justification": "it has to write",
+            }
+            reply = Reply(calls=(ToolCall("exec_command", arguments),))
+        else:
+            reply = reply_to_markers(conversation)
+        calls = (
+            replace(call, arguments={**call.arguments, "yield_time_ms": YIELD_MS}) for call in reply.calls
+        )
+        return replace(reply, calls=tuple(calls))
+
+
+def _patient(call: ToolCall) -> ToolCall:
+    return replace(call, arguments={**call.arguments, "yield_time_ms": YIELD_MS})
+
+
+class CodexPlace(Place):
+    """A place whose agents are codex: `codex` may do all, `careful` may only read and asks for the rest."""
+
+    def __init__(self, root: Path, model: Model) -> None:
         super().__init__(root)
         self.model = model
         self.home = root / "codex"
         self.home.mkdir()
-        (self.home / "config.toml").write_text(CODEX.format(base_url=model.base_url), "utf-8")
+        self.write_codex_config(approval="on-request", sandbox="workspace-write")
         with self.config.open("a", encoding="utf-8") as config:
             config.write(AGENTS)
         self.variables |= {
             "CODEX_HOME": str(self.home),
-            "MOCK_KEY": "dummy",
+            "OPENAI_API_KEY": "dummy",
             "HTTPS_PROXY": NOWHERE,
             "HTTP_PROXY": NOWHERE,
             "NO_PROXY": "127.0.0.1",
         }
         self._program = str(find_codex(None, os.environ).resolve())
+
+    def write_codex_config(self, *, approval: str, sandbox: str) -> None:
+        """Codex's own configuration."""
+        text = CODEX.format(base_url=self.model.base_url, approval=approval, sandbox=sandbox)
+        (self.home / "config.toml").write_text(text, "utf-8")
 
     # --- processes -----------------------------------------------------------------------------
 
@@ -119,28 +149,53 @@ class CodexPlace(Place):
         """`outlast run` in the session `job`."""
         return self.start("run", "-a", agent, "--session", "job", "--key", key, prompt, faults=faults)
 
+    def start_at(self, folder: Path, *arguments: str) -> Child:
+        """`outlast ARGUMENTS` in another folder than the workspace."""
+        argv = (sys.executable, "-m", "outlast", *arguments)
+        child = Child.start(
+            argv, env=self.environ(), cwd=folder, output=self.root / f"at-{len(self.children)}"
+        )
+        self.children.append(child)
+        return child
+
+    def resume(self) -> Finished:
+        return self.call("resume", "job", "--json")
+
+    def at_terminal(self, *arguments: str) -> AbstractContextManager[Terminal]:
+        """`outlast ARGUMENTS` at a terminal, in the workspace."""
+        argv = (sys.executable, "-m", "outlast", *arguments)
+        return at_terminal(argv, env={**self.environ(), "TERM": "xterm"}, cwd=self.workspace)
+
     @property
-    def codex(self) -> int | None:
-        """The pid of the living codex."""
-        return next((pid for pid in self.leftovers if _program(pid) == self._program), None)
+    def codex(self) -> int:
+        """The pid of codex, once it lives."""
+
+        def look() -> int | None:
+            return next((pid for pid in self.leftovers if _program(pid) == self._program), None)
+
+        found = until(look, "codex lives")
+        assert found is not None
+        return found
+
+    @property
+    def commands(self) -> list[int]:
+        """What codex has started and still lives."""
+        return _descendants(self.codex)
 
     def kill_codex(self) -> None:
         """kill -9 of codex and all that it has started; its shim and guard live on."""
-        codex = until(lambda: self.codex, "codex lives")
-        assert codex is not None
-        tree = [codex, *_descendants(codex)]
+        codex = self.codex
+        tree = {codex, *_descendants(codex)}
         for pid in tree:
             _kill(pid)
-        until(lambda: not set(tree) & set(self.leftovers), "codex is dead")
+        until(lambda: not tree & set(self.leftovers), "codex is dead")
 
     def kill_shim(self) -> None:
-        """kill -9 of codex's shim alone: its parent."""
-        codex = until(lambda: self.codex, "codex lives")
-        assert codex is not None
-        _kill(_parent(codex))
+        """kill -9 of codex's shim alone."""
+        _kill(_parent(self.codex))
 
     def kill_all(self) -> None:
-        """kill -9 of whatever lives: codex, what it started, shim, guard, owner."""
+        """kill -9 of whatever lives: codex, what it started, its shim and guard, their owner."""
         for pid in self.leftovers:
             _kill(pid)
         until(lambda: not self.leftovers, "all are dead")
@@ -158,11 +213,6 @@ class CodexPlace(Place):
         known = [body.provider_session for body in self.journal("job").bodies(AgentSessionChanged)]
         return list(dict.fromkeys(known))
 
-    def assert_one_thread(self) -> None:
-        """One thread for the session's whole life, in the journal and in codex's own home."""
-        assert len(self.threads) == 1
-        assert [self.threads[0] in path.name for path in self.rollouts] == [True]
-
     @property
     def rollouts(self) -> list[Path]:
         """Codex's own transcripts."""
@@ -175,18 +225,27 @@ class CodexPlace(Place):
         contexts = [entry["payload"] for entry in entries if entry["type"] == "turn_context"]
         return [msgspec.convert(context, TurnContext) for context in contexts]
 
+    def assert_one_thread(self) -> None:
+        """One thread for the session's whole life, in the journal and in codex's own home."""
+        assert len(self.threads) == 1
+        assert [self.threads[0] in path.name for path in self.rollouts] == [True]
+
+    def told(self) -> ModelRequest:
+        """What the model was told last."""
+        return self.model.requests[-1]
+
+    def until_model_is_asked(self, text: str) -> None:
+        """Until the model has been given `text` as the newest words."""
+        self.model.wait_for(lambda request: text in request.items[-1].text)
+
     def assert_model_took_all(self) -> None:
         """The strict model refused no history: every call had its result."""
-        assert [r.refused for r in self.model.requests] == [None] * len(self.model.requests)
-
-    def until_model_is_asked(self, text: str) -> ModelRequest:
-        """The first request whose last words are `text`."""
-        return self.model.wait_for(lambda request: text in request.items[-1].text)
+        assert [request.refused for request in self.model.requests if request.refused] == []
 
 
 def _program(pid: int) -> str:
     try:
-        return os.readlink(f"/proc/{pid}/exe")
+        return str(Path(f"/proc/{pid}/exe").readlink())
     except OSError:
         return ""
 
@@ -196,11 +255,11 @@ def _parent(pid: int) -> int:
 
 
 def _descendants(pid: int) -> list[int]:
-    children = [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
+    try:
+        tasks = [(task / "children").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return []
+    children = [int(child) for found in tasks for child in found]
     return [found for child in children for found in (child, *_descendants(child))]
 
 
@@ -214,7 +273,7 @@ def _kill(pid: int) -> None:
 @contextmanager
 def codex_place(root: Path) -> Iterator[CodexPlace]:
     """A place that leaves no process behind, and fails the test that would."""
-    with ScriptedModel(script) as model:
+    with Model() as model:
         place = CodexPlace(root, model)
         try:
             yield place
