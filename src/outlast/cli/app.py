@@ -13,7 +13,7 @@ import click
 
 from outlast.cli.exits import Exit
 from outlast.cli.failures import ErrorLine, Failure, failure_of
-from outlast.cli.output import point_at_nothing
+from outlast.cli.output import open_missing_streams, point_at_nothing, speak_utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,7 @@ def cli(context: click.Context, debug: bool) -> None:
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code and prints at most one error."""
+    open_missing_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     options = given[:end]
@@ -136,7 +137,10 @@ def _usage_failure(error: click.ClickException) -> Failure:
 
 
 def _report(failure: Failure, options: Sequence[str]) -> int:
-    text = failure.as_json() if "--json" in options else failure.as_text()
+    text = failure.as_text()
+    if "--json" in options:
+        text = failure.as_json()
+        speak_utf8(sys.stderr)
     with _tolerated(sys.stdout):
         sys.stdout.flush()
     with _tolerated(sys.stderr):

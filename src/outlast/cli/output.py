@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Mapping
+from io import TextIOWrapper
 from typing import TextIO
 
 import msgspec
@@ -74,6 +75,8 @@ class Screen:
     and advice to the second, so that a pipe holds results only."""
 
     def __init__(self, environ: Mapping[str, str], *, as_json: bool = False) -> None:
+        if as_json:
+            speak_utf8(sys.stdout, sys.stderr)
         self.out = Channel(sys.stdout, environ)
         self.err = Channel(sys.stderr, environ)
         self.as_json = as_json
@@ -105,6 +108,25 @@ def _is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:
         return False
+
+
+def speak_utf8(*streams: TextIO) -> None:
+    """JSON is UTF-8 whatever the locale: an old one's way of writing what it lacks is no JSON."""
+    for stream in streams:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
+
+
+def open_missing_streams() -> None:
+    """Give a process that was started without standard streams (`>&-`) ones that lead nowhere. The next file
+    that it opens would have their descriptor otherwise, and what is printed would go into it."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it is the lowest that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
 
 
 def point_at_nothing(stream: TextIO) -> None:
