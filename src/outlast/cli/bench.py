@@ -30,6 +30,10 @@ def bench_command(seconds: float, as_json: bool) -> None:
     config = loaded_config(screen)
     beside = _nearest(database_path(config.store_url, os.environ).parent)
     with tempfile.TemporaryDirectory(prefix="outlast-bench-", dir=beside) as folder:
+        # What this machine remembers of throw-away stores is thrown away with them.
+        os.environ["OUTLAST_STATE_DIR"] = folder
+        # What a store leaves in the state folder goes with the rest, in the measuring processes only.
+        os.environ["OUTLAST_STATE_DIR"] = folder
         screen.note(f"measuring in {folder}, on {os.cpu_count()} processors")
         figures = asyncio.run(measure(Path(folder), seconds))
     if as_json:

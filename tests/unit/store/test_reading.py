@@ -36,6 +36,18 @@ def test_where_there_is_no_store_there_is_no_session_and_none_is_made(tmp_path: 
     assert not database.parent.exists()
 
 
+def test_a_store_in_the_making_has_no_sessions_yet(tmp_path: Path) -> None:
+    database = tmp_path / "x.db"
+    database.touch()
+    assert list_sessions(database) == []
+    connection = apsw.Connection(str(database))
+    connection.pragma("journal_mode", "wal")
+    assert list_sessions(database) == []
+    with pytest.raises(SessionNotFoundError):
+        find_session(database, "s")
+    connection.close()
+
+
 async def test_a_listing_works_beside_a_process_that_was_killed(store: Store) -> None:
     await admit(store, "s", "r")
     database = database_path(store.url, {})

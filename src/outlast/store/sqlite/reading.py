@@ -247,26 +247,31 @@ def _not_found(name: str) -> SessionNotFoundError:
     return SessionNotFoundError(f"no session {name}", session_id=name, hint="`outlast ls` lists them")
 
 
+@contextmanager
+def _opened(database: str | os.PathLike[str]) -> Iterator[Reader | None]:
+    """None where there is no store yet."""
+    layout = Layout.of(Path(database))
+    try:
+        reader = Reader(layout) if layout.exists() else None
+    except schema.NotMadeError:
+        reader = None
+    try:
+        yield reader
+    finally:
+        if reader is not None:
+            reader.close()
+
+
 def list_sessions(database: str | os.PathLike[str], query: CatalogQuery = EVERYTHING) -> list[Listed]:
     """What `Store.list` answers, for the database file `database` (see `outlast.store.url.database_path`);
     nothing where there is no store yet."""
-    layout = Layout.of(Path(database))
-    if not layout.exists():
-        return []
-    reader = Reader(layout)
-    try:
-        return reader.list(query)
-    finally:
-        reader.close()
+    with _opened(database) as reader:
+        return [] if reader is None else reader.list(query)
 
 
 def find_session(database: str | os.PathLike[str], name_or_prefix: str) -> str:
     """What `Store.find` answers, for the database file `database`."""
-    layout = Layout.of(Path(database))
-    if not layout.exists():
-        raise _not_found(name_or_prefix)
-    reader = Reader(layout)
-    try:
+    with _opened(database) as reader:
+        if reader is None:
+            raise _not_found(name_or_prefix)
         return reader.find(name_or_prefix)
-    finally:
-        reader.close()

@@ -92,10 +92,14 @@ def version_of(connection: apsw.Connection) -> int:
     return version
 
 
+class NotMadeError(SchemaError):
+    """The file is there and is no store yet: its first command is about to make it one, or was killed."""
+
+
 def require_store(connection: apsw.Connection) -> None:
-    """Raises SchemaError for a file that is no store yet."""
+    """Raises NotMadeError for a file that is no store yet."""
     if version_of(connection) == 0:
-        raise SchemaError(f"{connection.filename} is empty", hint="a first `outlast run` makes it a store")
+        raise NotMadeError(f"{connection.filename} is empty", hint="a first `outlast run` makes it a store")
 
 
 def store_id(connection: apsw.Connection) -> str:
