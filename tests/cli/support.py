@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import io
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import outlast
+from outlast.cli import main
 from outlast.errors import SchemaError
 from outlast.journal import read_records
 from outlast.records.public import public_json
@@ -59,7 +61,32 @@ class Shell:
         self.config.write_text("".join(sections))
 
     def run(self, *arguments: str, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> Ran:
-        """Run to the end."""
+        """Run to the end inside this process, which is several times faster than a process of its own. What
+        depends on signals, terminals, locales or several processes uses `process` or `start`."""
+        environ = self.environ if environ is None else environ
+        out, err = io.BytesIO(), io.BytesIO()
+        before, folder = dict(os.environ), Path.cwd()
+        streams = sys.stdin, sys.stdout, sys.stderr
+        sys.stdin, sys.stdout, sys.stderr = (
+            io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="\n")
+            for stream in (io.BytesIO(stdin), out, err)
+        )
+        try:
+            os.environ.clear()
+            os.environ.update(environ)
+            os.chdir(self.folder)
+            code = main(arguments)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            return Ran(code, out.getvalue(), err.getvalue())
+        finally:
+            sys.stdin, sys.stdout, sys.stderr = streams
+            os.environ.clear()
+            os.environ.update(before)
+            os.chdir(folder)
+
+    def process(self, *arguments: str, stdin: bytes = b"", environ: Mapping[str, str] | None = None) -> Ran:
+        """Run to the end in a process of its own."""
         done = subprocess.run(
             [*OUTLAST, *arguments],
             cwd=self.folder,

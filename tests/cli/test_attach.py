@@ -85,7 +85,7 @@ def test_leaving_does_nothing_to_the_session(shell: Shell, owner: "subprocess.Po
 
 def test_lines_from_a_pipe_are_sent_and_its_end_leaves(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "--session", "s", "first")
-    ran = shell.run("attach", "s", stdin=b"one line\nand another\n")
+    ran = shell.process("attach", "s", stdin=b"one line\nand another\n")
     assert ran.code == 0
     assert "nobody runs this session now: outlast resume s" in ran.err
     assert shell.run("resume", "s").out == "one line\nand another\n"

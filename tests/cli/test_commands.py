@@ -106,7 +106,7 @@ def test_tail_follows_until_its_reader_goes(shell: Shell) -> None:
 
 def test_bench_measures_with_real_parts_and_leaves_nothing_behind(shell: Shell) -> None:
     shell.state.mkdir(mode=0o700)
-    figures = shell.json("bench", "--seconds", "0.05")
+    figures = json.loads(shell.process("bench", "--json", "--seconds", "0.05").out)
     assert set(figures) == {
         "raw_commit", "append_alone", "records", "wake", "shim_start", "turn", "restore", "peak_memory",
     }  # fmt: skip

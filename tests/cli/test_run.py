@@ -11,7 +11,7 @@ TEXT = "CRLF\r\n NUL \0 emoji \N{ROCKET} and  spaces \t "
 
 
 def test_the_agents_words_are_on_stdout_and_the_way_back_on_stderr(shell: Shell) -> None:
-    ran = shell.run(
+    ran = shell.process(
         "run", "-a", "scripted", "[[say:first]][[tool:t1:ls:started]][[tool:t1:ls:completed]][[say:second]]"
     )
     assert (ran.code, ran.out) == (0, "first\nsecond\n")
@@ -62,7 +62,7 @@ def test_standard_input_goes_through_unchanged(shell: Shell) -> None:
 
 def test_a_mebibyte_goes_through_unchanged(shell: Shell) -> None:
     text = "\N{ROCKET}0123456789\r\n" * 65536
-    ran = shell.run("run", "--json", "-a", "scripted", "-", stdin=text.encode())
+    ran = shell.process("run", "--json", "-a", "scripted", "-", stdin=text.encode())
     assert ran.code == 0, ran.err
     assert ran.lines[-1]["text"] == text
 
@@ -76,7 +76,7 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_place(shell: Shell) -> N
 
 
 def test_an_argument_that_is_not_utf8_is_refused(shell: Shell) -> None:
-    ran = shell.run("run", "-a", "scripted", b"caf\xe9".decode("utf-8", "surrogateescape"))
+    ran = shell.process("run", "-a", "scripted", b"caf\xe9".decode("utf-8", "surrogateescape"))
     assert ran.code == 2
     assert "the prompt is not valid UTF-8: byte 3 is 0xe9" in ran.err
 
@@ -98,7 +98,7 @@ def test_an_empty_prompt_is_refused(shell: Shell, arguments: tuple[str, ...]) ->
 
 def test_a_c_locale_changes_no_text(shell: Shell) -> None:
     environ = {**shell.environ, "LC_ALL": "C", "LANG": "C"}
-    ran = shell.run("run", "-a", "scripted", "\N{ROCKET} é", environ=environ)
+    ran = shell.process("run", "-a", "scripted", "\N{ROCKET} é", environ=environ)
     assert (ran.code, ran.out) == (0, "\N{ROCKET} é\n")
 
 
@@ -173,7 +173,7 @@ def test_processes_with_one_key_meet_in_one_turn(shell: Shell) -> None:
     """The name in the list of failures: duplicate-submit."""
     arguments = ("run", "--json", "-a", "scripted", "--key", "K", "[[effect:{turn}]][[say:done by one]]")
     with ThreadPoolExecutor(4) as pool:
-        runs = list(pool.map(lambda _: shell.run(*arguments), range(4)))
+        runs = list(pool.map(lambda _: shell.process(*arguments), range(4)))
     assert {ran.code for ran in runs} == {0}, runs
     assert len({json.dumps(ran.lines[0]) for ran in runs}) == 1
     assert {ran.lines[-1]["text"] for ran in runs} == {"done by one"}

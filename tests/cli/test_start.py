@@ -69,7 +69,7 @@ def test_an_error_is_one_line_and_json_with_json(shell: Shell) -> None:
 
 def test_debug_shows_the_traceback_before_and_after_the_command(shell: Shell) -> None:
     for arguments in (("--debug", "show", "x"), ("show", "x", "--debug")):
-        ran = shell.run(*arguments)
+        ran = shell.process(*arguments)
         assert ran.code == 3
         assert "Traceback" in ran.err
         assert ran.err.splitlines()[-1].startswith("outlast: no session x")
@@ -77,7 +77,7 @@ def test_debug_shows_the_traceback_before_and_after_the_command(shell: Shell) ->
 
 def test_without_home_and_state_folder_the_error_names_what_helps(shell: Shell) -> None:
     environ = {"PATH": "/usr/bin:/bin", "HOME": "not-absolute", "OUTLAST_STATE_DIR": str(shell.state)}
-    assert shell.run("ls", environ=environ).code == 0
+    assert shell.process("ls", environ=environ).code == 0
 
 
 def test_a_store_of_another_program_is_refused_and_not_touched(shell: Shell) -> None:
@@ -86,7 +86,7 @@ def test_a_store_of_another_program_is_refused_and_not_touched(shell: Shell) -> 
     database.write_bytes(b"something else entirely, of another program" * 100)
     before = database.read_bytes()
     for arguments in (("ls",), ("run", "-a", "scripted", "hello")):
-        ran = shell.run(*arguments)
+        ran = shell.process(*arguments)
         assert ran.code == 5, ran
         assert len(ran.err.splitlines()) == 1
     assert database.read_bytes() == before

@@ -119,7 +119,7 @@ async def _take_and_order(config: Config, name: str, order: Order, *, force: boo
         return session.id, settled
 
 
-HANGS_AFTER = 5.0
+HANGS_AFTER = 2.0
 """Seconds that `--force` gives a living owner to carry the order out itself."""
 
 
