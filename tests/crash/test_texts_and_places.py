@@ -21,7 +21,10 @@ from outlast.records.types import InputAccepted, TurnAttached
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[messages:40]][[say:finished {turn}]]"
 
-HARD = "--a dash first\r\n\r\n\ttab, nul \0 bell \a, e\u0301 \u00e9, \U0001f9d1\u200d\U0001f680, \u2028 \ufeff end \r\n "
+HARD = (
+    "--a dash first\r\n\r\n\ttab, nul \0 bell \a, e\u0301 \u00e9, "
+    "\U0001f9d1\u200d\U0001f680, \u2028 \ufeff end \r\n "
+)
 
 
 def text_that_arrived(place: Place, name: str = "got") -> str:
