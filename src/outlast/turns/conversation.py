@@ -121,10 +121,19 @@ class Conversation:
         """Whether the turn can be closed: its agent is gone, or it serves many turns and has ended this."""
         if self.host.intake.exit is not None or not self.host.alive:
             return True
-        return self.merger.ended is not None and self.agent.capabilities.many_turns
+        return self.agent.capabilities.many_turns and (self.merger.ended is not None or self._stopped_early())
+
+    def _stopped_early(self) -> bool:
+        """A person stopped the turn before an agent that is still getting ready was given its input: there is
+        nothing that the agent would have to end."""
+        stop = self.stop()
+        unasked = self._open.reserved is None and self.host.intake.fold.turn is None
+        return unasked and stop is not None and stop.reason != "killed"
 
     def _ending(self) -> Ending:
         ended, stop = self.merger.ended, self.stop()
+        if self.host.alive and self.host.intake.exit is None and self._stopped_early():
+            return Ending(stop=stop, interrupted="the agent had not been given the input")
         if ended is None and self.merger.start_failed is not None:
             return Ending(failure=self.merger.start_failed, phase="host_launch", stop=stop)
         return Ending(

@@ -129,6 +129,8 @@ def _failure(ending: Ending) -> Failure:
 
 
 def _how(ending: Ending) -> str:
+    if ending.interrupted is not None:
+        return ending.interrupted
     if ending.exit is not None:
         return "the agent's process tree was ended" + (", verified" if ending.exit.verified else "")
     if ending.ended is not None:

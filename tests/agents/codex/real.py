@@ -273,7 +273,8 @@ def _kill(pid: int) -> None:
 @contextmanager
 def codex_place(root: Path) -> Iterator[CodexPlace]:
     """A place that leaves no process behind, and fails the test that would."""
-    with Model() as model:
+    model = Model()
+    with model:
         place = CodexPlace(root, model)
         try:
             yield place
