@@ -20,6 +20,7 @@ from outlast.keep.errors import (
     RequestRefusedError,
     ShimGoneError,
 )
+from outlast.keep.facts import look_at_processes
 from outlast.keep.fields import Fields, Value, pack
 from outlast.keep.folder import Claim, Generation
 from outlast.keep.link import Link, Lost
@@ -121,7 +122,7 @@ class ShimClient:
         self.lost_by: Lost | None = None
         self.tip = 0
         """End of the last whole frame that the shim has announced."""
-        self._link = Link(self._announced, self._lose)
+        self._link = Link(self._announced, self._lose, self._shim_lives)
         self._tip_moved = asyncio.Event()
 
     @classmethod
@@ -291,6 +292,13 @@ class ShimClient:
     async def close(self) -> None:
         """End the connection; an agent that we own goes on unowned."""
         await self._link.close()
+
+    def _shim_lives(self) -> bool:
+        try:
+            shim = look_at_processes(self.generation)[0]
+        except OSError:
+            return False
+        return shim is not None and shim.alive
 
     def _announced(self, tip: int) -> None:
         self.tip = max(self.tip, tip)

@@ -9,7 +9,7 @@ from enum import Enum
 
 from outlast.keep import frames, layout, proc
 from outlast.keep.fields import Fields, FieldsDamaged
-from outlast.keep.folder import AgentFolder, Generation
+from outlast.keep.folder import AgentFolder, Generation, lock_holder
 from outlast.keep.records import ExitRecord
 
 __all__ = ["ExitRecord", "FolderFacts", "GenerationFacts", "InputSeen", "Landing", "landing", "probe"]
@@ -98,11 +98,23 @@ def probe(folder: AgentFolder) -> FolderFacts:
                 floor = None if found is None else FloorFacts(found.store_id, found.lineage, found.epoch)
             except FieldsDamaged as damage:
                 fault = f"the floor is damaged: {damage}"
-            holder = layout.lock_holder(layout.LOCK, dir_fd=fd)
+            holder = lock_holder(fd)
     except FileNotFoundError:
         return FolderFacts(folder, None, None, None)
     latest = folder.latest()
     return FolderFacts(folder, floor, holder, None if latest is None else look(latest), fault)
+
+
+def look_at_processes(generation: Generation) -> tuple[ProcessFacts | None, ProcessFacts | None]:
+    """Shim and guard of a generation; None where none is on record. Raises OSError."""
+    with generation.opened() as fd:
+        try:
+            identity = layout.read_record(layout.ID, dir_fd=fd)
+        except FieldsDamaged:
+            identity = None
+    if identity is None:
+        return None, None
+    return _process("shim", identity), _process("guard", identity)
 
 
 def look(generation: Generation) -> GenerationFacts:

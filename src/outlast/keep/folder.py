@@ -91,6 +91,15 @@ class AgentFolder:
                 os.close(lock)
 
 
+def lock_holder(folder_fd: int) -> int | None:
+    """Pid that holds the folder's lock, 0 if it cannot be seen from here, None if the lock is free.
+
+    Never inside `AgentFolder.locked`: looking would drop the lock.
+    """
+    with _in_this_process:
+        return layout.lock_holder(layout.LOCK, dir_fd=folder_fd)
+
+
 @dataclass(frozen=True)
 class Generation:
     """One agent life: guard, shim, agent, and the folder that tells of them for ever."""

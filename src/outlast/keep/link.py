@@ -23,9 +23,12 @@ class Lost:
 class Link(asyncio.Protocol):
     """Frames over the connection, and whose answer is whose."""
 
-    def __init__(self, on_tip: Callable[[int], None], on_lost: Callable[[Lost], None]) -> None:
+    def __init__(
+        self, on_tip: Callable[[int], None], on_lost: Callable[[Lost], None], shim_lives: Callable[[], bool]
+    ) -> None:
         self._on_tip = on_tip
         self._on_lost = on_lost
+        self._shim_lives = shim_lives
         self._decoder = frames.Decoder()
         self._transport: asyncio.Transport | None = None
         self._next = 1
@@ -75,7 +78,7 @@ class Link(asyncio.Protocol):
         self._closed.set()
 
     def _gone(self) -> KeepError:
-        if not self._heard:
+        if not self._heard and self._shim_lives():
             return AttachRefusedError(
                 "the shim closed the door: another user, or a process of the agent's own tree",
                 reason="not_admitted",

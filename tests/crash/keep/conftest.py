@@ -20,6 +20,7 @@ from outlast.keep import (
     Generation,
     LaunchRequest,
     ShimClient,
+    ShimGoneError,
     SpoolReader,
     Verified,
     kill_marked,
@@ -89,12 +90,16 @@ class Keep:
         """The generation's exit record, once its tree is proven dead and its guard has gone too."""
         await until(lambda: isinstance(tree_dead(generation), Verified), "the tree is dead")
         guard = look(generation).guard
-        await until(lambda: guard is None or not look_alive(guard.pid, guard.start_ticks), "the guard is gone")
+        await until(
+            lambda: guard is None or not look_alive(guard.pid, guard.start_ticks), "the guard is gone"
+        )
         record = look(generation).exit
         assert record is not None
         return record
 
-    async def follow(self, client: ShimClient, wanted: Callable[[list[SpoolFrame]], bool]) -> list[SpoolFrame]:
+    async def follow(
+        self, client: ShimClient, wanted: Callable[[list[SpoolFrame]], bool]
+    ) -> list[SpoolFrame]:
         """The spool's frames, from the first, until `wanted` is true of them."""
         reader, found = SpoolReader(client.generation), []
         deadline = time.monotonic() + PATIENCE
@@ -112,7 +117,7 @@ class Keep:
                 await asyncio.sleep(0.01)
 
     def runtime(self, source: str, *, faults: str = "") -> subprocess.Popen[bytes]:
-        """Another process that uses outlast, with `folder` and `root` at hand; in a process group of its own."""
+        """Another process that uses outlast, with `folder` and `root` at hand, and its own group."""
         script = self.root / f"runtime{len(self.processes)}.py"
         script.write_text(RUNTIME + source)
         env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "OUTLAST_FAULTS": faults}
@@ -219,6 +224,12 @@ class Tools:
         from outlast.keep import proc
 
         return proc.start_ticks(pid) is not None
+
+    Gone = ShimGoneError
+
+    @staticmethod
+    def deadline() -> asyncio.Timeout:
+        return asyncio.timeout(PATIENCE)
 
     @staticmethod
     async def bounded(what: Awaitable[object]) -> object:

@@ -71,7 +71,9 @@ asyncio.run(main())
     ]
 
 
-async def test_a_half_sent_input_of_a_dead_owner_is_void_and_its_number_free(keep: Keep, tools: Tools) -> None:
+async def test_a_half_sent_input_of_a_dead_owner_is_void_and_its_number_free(
+    keep: Keep, tools: Tools
+) -> None:
     from outlast.keep import frames
 
     generation, client = await keep.run(ECHO)
@@ -140,7 +142,8 @@ async def test_a_fence_cuts_lower_epochs_without_owning(keep: Keep, tools: Tools
     assert floor.epoch == 5
 
 
-async def test_an_owner_whose_fold_lags_is_refused_instead_of_sending_twice(keep: Keep) -> None:
+async def test_reconnect_dup(keep: Keep) -> None:
+    """An owner whose fold lags is refused instead of sending twice."""
     generation, first = await keep.run(ECHO)
     await (await first.input(1, b"{}\n")).written
     second = await keep.attach(generation, 2)
@@ -192,8 +195,9 @@ time.sleep(1000)
 """
 
 
-async def test_second_approve(keep: Keep, tools: Tools) -> None:
-    """An agent's own processes cannot attach, however high the epoch that they claim."""
+async def test_an_agents_own_processes_cannot_attach_however_high_the_epoch_that_they_claim(
+    keep: Keep, tools: Tools
+) -> None:
     from outlast.keep import frames
     from outlast.keep.fields import pack
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,7 +74,9 @@ async def test_double_agent(keep: Keep, tools: Tools) -> None:
     assert (keep.root / "starts").read_text() == "once\n"
 
 
-async def test_an_owner_that_sleeps_past_the_start_deadline_finds_nothing_to_start(keep: Keep, tools: Tools) -> None:
+async def test_an_owner_that_sleeps_past_the_start_deadline_finds_nothing_to_start(
+    keep: Keep, tools: Tools
+) -> None:
     keep.launch(STARTS)
     late = keep.runtime(LATE, faults="keep.start.send=stop")
     assert (await keep.hear(late)).startswith("attached")
@@ -199,8 +202,7 @@ async def test_the_command_lines_of_guard_and_shim_hold_no_secret(keep: Keep) ->
     assert facts.guard is not None
     for pid in (facts.shim.pid, facts.guard.pid):
         for name in ("cmdline", "environ"):
-            with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: ASYNC230
-                assert b"canary-7" not in file.read()
+            assert b"canary-7" not in _seen_by_ps(pid, name)
     for path in generation.path.iterdir():
         if path.is_file():
             assert b"canary-7" not in path.read_bytes()
@@ -235,6 +237,9 @@ async def test_no_shim_is_a_clear_error(keep: Keep) -> None:
         await ShimClient.connect(generation)
 
 
+def _seen_by_ps(pid: int, name: str) -> bytes:
+    return Path(f"/proc/{pid}/{name}").read_bytes()
+
+
 def _state(pid: int) -> str:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[0].decode()
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from outlast.keep import AgentFolder, ExitRecord, GenerationFacts, InputSeen, Landing, landing
 from outlast.keep.facts import ProcessFacts
+from outlast.keep.fields import Fields, pack
 
 MINE, OTHERS = b"mine", b"others"
 
@@ -52,11 +54,8 @@ def test_landing_of_input_two(found: GenerationFacts, expected: Landing) -> None
 
 
 def test_a_shim_that_has_recorded_an_exit_takes_no_input_any_more() -> None:
-    ended = ExitRecord(
-        by="shim", verified=True, complete=False, exit_status=0, signal=None, killed="", oom=False, max_rss_kib=0,
-        launch_errno=None, launch_stage="", stdout_end=0, last_input=1, last_digest=b"x", written_through=1,
-        wall=0, boottime=0,
-    )  # fmt: skip
+    record = {"verified": 1, "complete": 0, "status": 0, "wall": 0, "boottime": 0}
+    ended = ExitRecord.of(Fields(pack(record)), by="shim")
     found = facts(alive=True, inputs={1: b"x"})
-    dead = GenerationFacts(**{**found.__dict__, "exit": ended})
+    dead = replace(found, exit=ended)
     assert landing(dead, 2, MINE) is Landing.NEVER_WRITTEN

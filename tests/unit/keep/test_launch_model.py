@@ -73,28 +73,28 @@ def owner_steps(world: World, me: int, rules: Rules) -> Iterator[World]:
     if owner.step == "look":
         yield from look(world, me, rules)
     elif owner.step == "floor":
-        if world.lock != -1 and rules.lock:
-            yield world.owner(me, step="look")
-        elif rules.floor and owner.epoch < world.floor:
-            yield world.owner(me, step="lost")
-        else:
-            raised = world._replace(
-                floor=max(world.floor, owner.epoch), highest=max(world.highest, owner.epoch)
-            )
-            yield raised.owner(me, step="spawn")
+        yield raise_floor(world, me, rules)
     elif owner.step == "spawn" and len(world.shims) < MOST_SHIMS:
         spawned = world._replace(shims=(*world.shims, Shim(owner.epoch)))
         yield spawned.owner(me, step="wait", shim=len(world.shims))
     elif owner.step == "wait":
         phase = world.shims[owner.shim].phase
-        if phase in ("gone", "crashed"):
-            yield world.owner(me, step="look")
-        elif phase in ("idle", "running"):
-            yield world.owner(me, step="attach")
+        if phase not in ("new", "locked"):
+            yield world.owner(me, step="attach" if phase in ("idle", "running") else "look")
     elif owner.step == "attach":
         yield attach(world, me, rules)
     elif owner.step == "start":
         yield start(world, me, rules)
+
+
+def raise_floor(world: World, me: int, rules: Rules) -> World:
+    epoch = world.owners[me].epoch
+    if world.lock != -1 and rules.lock:
+        return world.owner(me, step="look")
+    if rules.floor and epoch < world.floor:
+        return world.owner(me, step="lost")
+    raised = world._replace(floor=max(world.floor, epoch), highest=max(world.highest, epoch))
+    return raised.owner(me, step="spawn")
 
 
 def look(world: World, me: int, rules: Rules) -> Iterator[World]:

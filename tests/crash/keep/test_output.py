@@ -1,0 +1,241 @@
+"""Output: raw bytes, all of them, in constant memory, whatever the disk says."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from outlast.keep import SpoolReader, probe
+from outlast.keep.reader import OutputChunk
+
+if TYPE_CHECKING:
+    from outlast.keep import Generation
+
+    from .conftest import Keep, Tools
+
+
+def shim_pid(keep: Keep) -> int:
+    latest = probe(keep.folder).latest
+    assert latest is not None
+    assert latest.shim is not None
+    return latest.shim.pid
+
+
+def peak_kib(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+def digest(generation: Generation) -> tuple[str, int]:
+    found, size = hashlib.sha256(), 0
+    for frame in SpoolReader(generation).frames():
+        if isinstance(frame, OutputChunk):
+            assert frame.stdout == size
+            found.update(frame.data)
+            size += len(frame.data)
+    return found.hexdigest(), size
+
+
+async def test_huge_output(keep: Keep, tools: Tools) -> None:
+    """200 MB go through unchanged while the shim stays small."""
+    _, client = await keep.run(
+        """
+import hashlib
+block, found = os.urandom(1 << 20), hashlib.sha256()
+for n in range(200):
+    piece = block[n:] + block[:n]
+    found.update(piece)
+    view = memoryview(piece)
+    while view: view = view[os.write(1, view):]
+with open(os.environ["ROOT"] + "/digest", "w") as file:
+    file.write(found.hexdigest())
+sys.stdin.read()
+"""
+    )
+    await tools.until((keep.root / "digest").exists, "all is written")
+    async with tools.deadline():
+        await client.wait_tip(200 << 20)
+    assert peak_kib(shim_pid(keep)) < 40 << 10
+    assert digest(client.generation) == ((keep.root / "digest").read_text(), 200 << 20)
+    await client.kill()
+
+
+async def test_a_line_of_64_mebibytes_goes_in_and_comes_out(keep: Keep, tools: Tools) -> None:
+    _, client = await keep.run(
+        "line = sys.stdin.buffer.readline()\nos.write(1, b'%d\\n' % len(line))\n"
+        "view = memoryview(line)\nwhile view: view = view[os.write(1, view):]\n",
+        input_limit=65 << 20,
+    )
+    line = b'"' + b"x" * (64 << 20) + b'\\\\ud83d"\n'
+    assert len(line) > 64 << 20
+    accepted = await client.input(1, line)
+    async with tools.deadline():
+        await accepted.written
+    found = await keep.follow(client, tools.exited)
+    assert tools.output(found) == b"%d\n" % len(line) + line
+    assert tools.inputs(found) == [line]
+
+
+async def test_torn_utf8(keep: Keep, tools: Tools) -> None:
+    """Bytes that are no text at all pass unchanged, NUL and half characters too."""
+    _, client = await keep.run(
+        "os.write(1, b'\\xff\\xfe\\x00\\xe2\\x82'); time.sleep(0.1); os.write(1, b'\\xac\\n')"
+    )
+    found = await keep.follow(client, tools.exited)
+    assert tools.output(found) == b"\xff\xfe\x00\xe2\x82\xac\n"
+
+
+BURST = """
+import hashlib
+found, count = hashlib.sha256(), 0
+for n in range(3000):
+    piece = (b"%08d" % n) * 128
+    found.update(piece)
+    view = memoryview(piece)
+    while view: view = view[os.write(1, view):]
+with open(os.environ["ROOT"] + "/digest", "w") as file:
+    file.write(found.hexdigest())
+"""
+
+
+@pytest.mark.parametrize("lives_on", [True, False])
+async def test_a_full_disk_holds_the_agent_and_drops_nothing(
+    keep: Keep, tools: Tools, lives_on: bool
+) -> None:
+    tail = "sys.stdin.read()\n" if lives_on else ""
+    generation, client = await keep.idle()
+    pid = shim_pid(keep)
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    # The agent inherits it, but writes no file that large.
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 20, hard))
+    await client.start(keep.launch(BURST + tail))
+    looker = await keep.connect(generation)
+
+    async with tools.deadline():
+        while not (await looker.status()).blocked:  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.005)
+    assert (generation.path / "spool.00000000000000000000").stat().st_size <= 1 << 20
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+    await tools.until((keep.root / "digest").exists, "the agent could write on")
+    if lives_on:
+        async with tools.deadline():
+            await client.wait_tip(3000 * 1024)
+    else:
+        record = await keep.ended(generation)
+        assert (record.complete, record.exit_status) == (True, 0)
+    assert digest(generation) == ((keep.root / "digest").read_text(), 3000 * 1024)
+
+
+async def test_a_full_disk_cannot_hide_an_exit_and_what_was_held_back_arrives_later(
+    keep: Keep, tools: Tools
+) -> None:
+    generation, client = await keep.idle()
+    pid = shim_pid(keep)
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (8192, hard))
+    await client.start(keep.launch("os.write(1, b'x' * 30_000)\nsys.exit(5)\n"))
+    await tools.until(lambda: _exit(keep) is not None, "the exit is on record")
+    record = _exit(keep)
+    assert record is not None
+    assert (record.exit_status, record.complete, record.verified) == (5, False, True)
+    assert not any(type(frame).__name__ == "Exit" for frame in SpoolReader(generation).frames())
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+    record = await keep.ended(generation)
+    assert (record.exit_status, record.complete, record.stdout_end) == (5, True, 30_000)
+    found = await keep.follow(client, tools.exited)
+    assert tools.output(found) == b"x" * 30_000
+
+
+def _exit(keep: Keep):  # type: ignore[no-untyped-def]
+    latest = probe(keep.folder).latest
+    return latest.exit if latest else None
+
+
+async def test_an_input_on_a_full_disk_is_refused_and_leaves_no_trace(keep: Keep, tools: Tools) -> None:
+    from outlast.keep import InputRefusedError
+
+    generation, client = await keep.run("for line in sys.stdin: print(line, end='', flush=True)\n")
+    await (await client.input(1, b'{"n": 1}\n')).written
+    await keep.follow(client, tools.has(b'{"n": 1}\n'))
+    pid = shim_pid(keep)
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, hard))
+    big = b'{"n": "' + b"x" * 10_000 + b'"}\n'
+    with pytest.raises(InputRefusedError) as refused:
+        await client.input(2, big)
+    assert (refused.value.reason, refused.value.last_seq) == ("disk", 1)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+    await (await client.input(2, big)).written
+    found = await keep.follow(client, tools.has(big))
+    assert tools.inputs(found) == [b'{"n": 1}\n', big]
+    assert tools.output(found) == b'{"n": 1}\n' + big
+    assert generation.path.exists()
+
+
+async def test_uncapped_log(keep: Keep, tools: Tools) -> None:
+    """At the spool's cap output waits for a trim, and arrives whole; stderr is kept to its last part."""
+    cap = 12 << 20
+    _, client = await keep.run(
+        """
+os.write(2, b"begin of a long complaint\\n" + b"e" * (3 << 20) + b" end")
+for n in range(48):
+    view = memoryview((b"%07d\\n" % n) * (1 << 17))
+    while view: view = view[os.write(1, view):]
+""",
+        spool_cap=cap,
+    )
+    cursor, seen, most = 0, hashlib.sha256(), 0
+    async with tools.deadline():
+        while True:
+            ended = False
+            for frame in SpoolReader(client.generation).frames(cursor):
+                cursor = frame.end
+                if isinstance(frame, OutputChunk):
+                    seen.update(frame.data)
+                ended = ended or type(frame).__name__ == "Exit"
+            if ended:
+                break
+            most = max(most, _kept(client.generation))
+            if not client.lost.is_set():
+                try:
+                    await client.trim(cursor)
+                except tools.Gone:
+                    continue
+                await client.wait_tip(cursor)
+    wanted = hashlib.sha256(b"".join((b"%07d\n" % n) * (1 << 17) for n in range(48)))
+    assert seen.hexdigest() == wanted.hexdigest()
+    assert most <= cap + (4 << 20)
+    tail = client.generation.stderr_tail()
+    assert tail.endswith(b"e end")
+    assert len(tail) == 65536
+    assert sum(path.stat().st_size for path in client.generation.path.glob("stderr.log*")) <= 2 << 20
+
+
+def _kept(generation: Generation) -> int:
+    sizes = []
+    for path in generation.path.glob("spool.*"):
+        try:
+            sizes.append(path.stat().st_size)
+        except FileNotFoundError:
+            continue
+    return sum(sizes)
+
+
+async def test_a_dead_generation_reads_as_a_living_one_did(keep: Keep, tools: Tools) -> None:
+    generation, client = await keep.run("for line in sys.stdin: print(line, end='', flush=True)\n")
+    for n in range(1, 30):
+        await client.input(n, b'{"n": %d}\n' % n)
+    await client.close_stdin(30)
+    alive = await keep.follow(client, tools.exited)
+    await keep.ended(generation)
+    dead = list(SpoolReader(generation).frames())
+    assert dead == alive
+    for frame in alive:
+        assert list(SpoolReader(generation).frames(frame.end)) == dead[dead.index(frame) + 1 :]
+    assert os.fspath(generation.path)
