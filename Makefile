@@ -43,7 +43,7 @@ types: venv $(VENV)/.types  ## strict types, over the package and its tests, and
 	$(PY) scripts/check_public_types.py
 
 bench: venv      ## the figures of this machine
-	$(VENV)/bin/outlast bench
+	@for script in benchmarks/*.py; do echo "$$script"; $(VENV)/bin/python "$$script" || exit 1; done
 
 fuzz: venv       ## the property tests, with many more examples (FUZZ_EXAMPLES)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest -m hypothesis --hypothesis-profile=fuzz --timeout=0 $(T)
