@@ -51,6 +51,7 @@ fuzz: venv       ## the property tests, with many more examples (FUZZ_EXAMPLES)
 docs: venv       ## the pictures and tables that the pages show
 	$(PY) docs/make_ladder.py
 	$(PY) docs/make_failures.py
+	$(PY) docs/make_cli.py
 
 venv: $(VENV)/.package         ## .venv with the locked requirements and the package itself
 

@@ -1,0 +1,52 @@
+"""docs/cli.md is what the commands say of themselves; docs/configuration.md is what the code accepts."""
+
+import re
+import runpy
+from pathlib import Path
+
+from outlast.config.load import NEEDS_TRUST
+from outlast.config.settings import AgentSettings, decode_settings
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def test_the_command_reference_is_current() -> None:
+    page = runpy.run_path(str(DOCS / "make_cli.py"))["page"]()
+    assert (DOCS / "cli.md").read_text(encoding="utf-8") == page, "run `make docs` and commit the page"
+
+
+def test_the_example_holds_every_key_and_is_accepted() -> None:
+    import tomllib
+
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    settings = decode_settings(tomllib.loads(example), "the page")
+    agent = settings.agents["mine"]
+    assert [name for name in AgentSettings.__struct_fields__ if getattr(agent, name) is None] == []
+    assert settings.store
+    assert settings.workspace
+
+
+def test_the_defaults_of_the_example_are_the_defaults() -> None:
+    import tomllib
+
+    from msgspec.structs import replace
+
+    from outlast.agents import Codex, Command
+    from outlast.config.agents import build_agent
+
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    said = decode_settings(tomllib.loads(example), "the page").agents["mine"]
+    command = build_agent("mine", said.without(frozenset({"sandbox", "approval"})))
+    assert command == Command(["python3", "agent.py"], env=["MY_KEY"], model="…")
+    codex = build_agent(
+        "mine", replace(said.without(frozenset({"command", "stdin", "require_nonce"})), kind="codex")
+    )
+    assert codex == Codex(env=("MY_KEY",), model="…")
+
+
+def test_every_key_that_needs_trust_is_named_on_the_page() -> None:
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    section = text.partition("## A project's own file")[2].partition("Elsewhere")[0]
+    assert set(re.findall(r"`(\w+)`", section)) == NEEDS_TRUST | {"store"}
