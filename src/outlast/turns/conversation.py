@@ -80,7 +80,7 @@ class Conversation:
             more = self._take_in()
             if not self.host.alive and self.host.intake.exit is None and not more:
                 await self._see_end()
-            if self._over():
+            if self._over(more):
                 return self._ending()
             if self.merger.pending and self._flush_is_due():
                 await self._flush()
@@ -117,10 +117,13 @@ class Conversation:
         while self._take_in():  # noqa: ASYNC110 - it lets others run; nothing is waited for
             await asyncio.sleep(0)
 
-    def _over(self) -> bool:
-        """Whether the turn can be closed: its agent is gone, or it serves many turns and has ended this."""
-        if self.host.intake.exit is not None or not self.host.alive:
+    def _over(self, more: bool) -> bool:
+        """Whether the turn can be closed: its agent is gone and all that it left is read, or it serves many
+        turns and has ended this."""
+        if self.host.intake.exit is not None:
             return True
+        if not self.host.alive:
+            return not more
         return self.agent.capabilities.many_turns and (self.merger.ended is not None or self._stopped_early())
 
     def _stopped_early(self) -> bool:
