@@ -5,6 +5,7 @@ Standard library only, light parts only.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -138,6 +139,7 @@ class Body:
         self._cap = cap
         said: dict[str, Value]
         try:
+            self._require_guard()
             agent = launch(program, self._place.marker)
         except LaunchFailed as failure:
             self._launch_failure = failure
@@ -146,7 +148,7 @@ class Body:
         else:
             self.agent = agent
             self._stdout, self._stderr = agent.stdout, agent.stderr
-            os.write(self._said, b"%d\n" % agent.pid)
+            self._tell_guard(agent.pid)
             self.inputs.begin(agent.stdin, input_limit)
             self._quiet_since = time.monotonic()
             self.phase, self._phase_ends = RUNNING, None
@@ -161,6 +163,18 @@ class Body:
             }
         self._spool.note(frames.STARTED, pack(said))
         return said
+
+    def _require_guard(self) -> None:
+        if os.getppid() != self._place.guard:
+            # Nobody would end what an agent leaves behind if this shim died too.
+            raise LaunchFailed(errno.ESRCH, "guard")
+
+    def _tell_guard(self, pid: int) -> None:
+        try:
+            os.write(self._said, b"%d\n" % pid)
+        except BrokenPipeError:
+            # The guard died this moment; it would only have recorded how the agent ended.
+            return
 
     # --- output
 

@@ -20,7 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .shim import Place
 
-_TIP_INTERVAL = 0.001
+_TIP_WINDOW, _TIPS_IN_WINDOW = 0.005, 16
+"""A quiet agent is announced at once; a loud one is not announced more often than this."""
 _POLLIN, _POLLOUT = 1, 4
 
 
@@ -32,6 +33,8 @@ class Desk:
         self._spool = spool
         self._highest = place.claim
         self._tip_next = 0.0
+        self._tips_left = _TIPS_IN_WINDOW
+        self._tip_window_ends = 0.0
         self._killers: list[tuple[Peer, int]] = []
         self.body = Body(place, spool, said)
         self.owner: Peer | None = None
@@ -78,8 +81,11 @@ class Desk:
         self.body.tick()
         now = time.monotonic()
         if self._tip_pending() and now >= self._tip_next and self.owner is not None:
-            self._tip_next = now + _TIP_INTERVAL
             self._announce(self.owner)
+            if now >= self._tip_window_ends:
+                self._tip_window_ends, self._tips_left = now + _TIP_WINDOW, _TIPS_IN_WINDOW
+            self._tips_left -= 1
+            self._tip_next = 0.0 if self._tips_left > 0 else self._tip_window_ends
 
     def _tip_pending(self) -> bool:
         owner = self.owner

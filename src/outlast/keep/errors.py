@@ -65,7 +65,7 @@ class StartFailedError(KeepError):
 
 class LaunchFailedError(KeepError):
     """The agent's program could not be executed. `number` is the errno; `stage` is
-    prepare, cwd, exec or fork."""
+    prepare, cwd, exec, fork or guard (the guard is dead)."""
 
     def __init__(self, message: str, *, number: int, stage: str) -> None:
         super().__init__(message, hint="check the agent's command and working folder")

@@ -17,19 +17,26 @@ from outlast.keep.fields import Value
 # A POSIX lock does not exclude threads of one process, and closing any descriptor drops it.
 _in_this_process = threading.Lock()
 
+_LONGEST_ID = 255
+"""So that a floor always fits its record."""
+
 
 @dataclass(frozen=True)
 class Claim:
     """In whose name an owner comes: the store, the session's lineage, the lease's epoch and its holder.
 
     Only the holder of a lease can make one. `holder` tells two owners of one epoch apart (there are none,
-    unless a store was copied); it is the incarnation's id.
+    unless a store was copied); it is the incarnation's id. Each text has at most 255 bytes.
     """
 
     store_id: str
     lineage: str
     epoch: int
     holder: str
+
+    def __post_init__(self) -> None:
+        if max(len(text.encode()) for text in (self.store_id, self.lineage, self.holder)) > _LONGEST_ID:
+            raise ValueError(f"store id, lineage and holder have at most {_LONGEST_ID} bytes each")
 
     def fields(self) -> dict[str, Value]:
         """As the shim reads it."""

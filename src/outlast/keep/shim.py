@@ -56,10 +56,12 @@ class Lines:
 class Place:
     """What a shim holds once it has its place: the lock, the floor, a generation of its own."""
 
-    __slots__ = ("boot", "claim", "exit", "fd", "floor", "folder", "marker", "number")
+    __slots__ = ("boot", "claim", "exit", "fd", "floor", "folder", "guard", "marker", "number")
 
-    def __init__(self, folder: int, claim: Claim, floor: layout.Floor) -> None:
+    def __init__(self, lines: Lines, claim: Claim, floor: layout.Floor) -> None:
+        folder = lines.folder
         self.folder = folder
+        self.guard = lines.guard
         self.claim = claim
         self.floor = floor
         self.boot = proc.boot_id()
@@ -132,7 +134,7 @@ def _take_place(setup: Fields, lines: Lines) -> Place:
         os.close(before)
         if verdict.state != tree.DEAD:
             raise Refused(f"tree_{verdict.state}", verdict.evidence, last)
-    return Place(lines.folder, claim, floor)
+    return Place(lines, claim, floor)
 
 
 def _settle(place: Place, lines: Lines) -> _Loop:

@@ -155,7 +155,7 @@ class Spool:
         except OSError as error:
             if fd >= 0:
                 os.close(fd)
-                os.unlink(name, dir_fd=self._dir)
+                self._discard(name)
             raise DiskRefused(str(error)) from None
         if self._fd >= 0:
             os.close(self._fd)
@@ -163,6 +163,13 @@ class Spool:
         self._bases.append(self.tip)
         self._size = len(head)
         self.tip += len(head)
+
+    def _discard(self, name: bytes) -> None:
+        try:
+            os.unlink(name, dir_fd=self._dir)
+        except OSError:
+            # An empty segment says nothing, and the next attempt begins it anew.
+            return
 
     def sync(self) -> None:
         """Make everything appended so far in this segment durable. Raises OSError."""

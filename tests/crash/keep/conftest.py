@@ -120,7 +120,8 @@ class Keep:
         """Another process that uses outlast, with `folder` and `root` at hand, and its own group."""
         script = self.root / f"runtime{len(self.processes)}.py"
         script.write_text(RUNTIME + source)
-        env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "OUTLAST_FAULTS": faults}
+        env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        env |= {"LANG": "C.UTF-8", "OUTLAST_FAULTS": faults}
         process = subprocess.Popen(
             [sys.executable, str(script), str(self.folder.path), str(self.root)],
             stdin=subprocess.PIPE,

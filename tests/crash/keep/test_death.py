@@ -11,6 +11,7 @@ import pytest
 
 from outlast.keep import (
     Alive,
+    LaunchFailedError,
     ShimGoneError,
     TreeNotDeadError,
     Verified,
@@ -345,3 +346,30 @@ async def test_lock_leak(keep: Keep, tools: Tools) -> None:
     os.kill(facts.guard.pid, signal.SIGCONT)
     await keep.ended(generation)
     assert not any(tools.alive(pid) for pid in pids)
+
+
+async def test_without_its_guard_a_shim_starts_no_agent(keep: Keep, tools: Tools) -> None:
+    generation, client = await keep.idle()
+    facts = probe(keep.folder).latest
+    assert facts is not None
+    assert facts.guard is not None
+    guard = facts.guard
+    os.kill(guard.pid, signal.SIGKILL)
+    await tools.until(lambda: not tools.alive(guard.pid), "the guard is gone")
+    with pytest.raises(LaunchFailedError) as failure:
+        await client.start(keep.launch("print('here')"))
+    assert failure.value.stage == "guard"
+    assert (await keep.ended(generation)).launch_stage == "guard"
+
+
+async def test_a_shim_whose_guard_was_killed_still_ends_its_own_tree(keep: Keep, tools: Tools) -> None:
+    generation, client = await keep.run(STAYS)
+    pids = await family(keep, tools, client)
+    facts = probe(keep.folder).latest
+    assert facts is not None
+    assert facts.guard is not None
+    os.kill(facts.guard.pid, signal.SIGKILL)
+    record = await client.kill()
+    assert (record.by, record.verified) == ("shim", True)
+    assert not any(tools.alive(pid) for pid in pids)
+    assert await keep.ended(generation) == record
