@@ -45,6 +45,16 @@ def test_a_question_without_anybody_exits_6_and_waits_for_answer_and_resume(shel
     assert (never.code, never.error["error"]) == (3, "gate_not_found")
 
 
+def test_resume_of_a_session_that_waits_waits_on(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", QUESTION)
+    again = shell.run("resume", "--json", "s")
+    assert (again.code, again.error["error"]) == (6, "waiting_for_answer")
+    assert shell.sessions()[0]["open_gates"] == 1
+    joined = shell.run("run", "--session", "s", "[[say:behind it]]")
+    assert joined.code == 6
+    assert shell.sessions()[0]["queued"] == 1
+
+
 def test_json_tells_the_wait_as_an_error_with_the_session(shell: Shell) -> None:
     ran = shell.run("run", "--json", "-a", "scripted", "--session", "s", QUESTION)
     assert ran.code == 6

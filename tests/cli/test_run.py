@@ -165,6 +165,7 @@ def test_the_same_key_is_the_same_turn_and_another_text_a_collision(shell: Shell
     assert first.lines[0] == again.lines[0]
     assert first.lines[-1] == again.lines[-1]
     assert shell.effects.read_text() == "once\n"
+    assert shell.run("run", "-a", "scripted", "--key", "K", "[[effect:once]][[say:it]]").out == "it\n"
     other = shell.run("run", "--json", "-a", "scripted", "--key", "K", "another text")
     assert (other.code, other.error["error"]) == (4, "request_collision")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from outlast.cli.console import LineReader
 from outlast.cli.gates import Approve, OpenQuestion, choice_of, decided_by_rule
@@ -11,8 +11,17 @@ from outlast.cli.output import Screen, visible
 from outlast.cli.text import question_lines
 from outlast.errors import UsageError
 
-Answer = Callable[[str, str, str], Awaitable[None]]
-"""(gate, choice, by)"""
+
+class Elsewhere(Protocol):
+    """The rest of the world, as far as a question is concerned."""
+
+    async def answer(self, gate: str, choice: str, by: str) -> None:
+        """Send an answer to whoever owns the session."""
+        ...
+
+    async def caught_up(self) -> None:
+        """Until every answer that was given elsewhere has been carried out and seen here."""
+        ...
 
 
 class Decider:
@@ -21,8 +30,8 @@ class Decider:
     A question is asked as long as it is open: an answer from elsewhere ends the asking.
     """
 
-    def __init__(self, answer: Answer, approve: Approve, screen: Screen, *, ask: bool) -> None:
-        self._answer = answer
+    def __init__(self, elsewhere: Elsewhere, approve: Approve, screen: Screen, *, ask: bool) -> None:
+        self._elsewhere = elsewhere
         self._approve = approve
         self._screen = screen
         self._ask = ask
@@ -53,6 +62,8 @@ class Decider:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self.stuck.done():
+            self.stuck.exception()  # it may come too late for anybody to ask for it
         if self._reader is not None:
             self._reader.stop()
 
@@ -64,8 +75,9 @@ class Decider:
                 async with self._turn:
                     choice, by = await self._ask_person(question), "the terminal"
             if choice is not None:
-                await self._answer(question.gate, choice, by)
+                await self._elsewhere.answer(question.gate, choice, by)
                 return
+            await self._elsewhere.caught_up()
         except Exception as error:  # noqa: BLE001 - not swallowed: handed to whoever waits
             # Whoever follows the session hears of it; a task's own error would be seen by nobody.
             if not self.stuck.done():

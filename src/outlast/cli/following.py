@@ -24,9 +24,11 @@ from outlast.records.types import (
     TurnInterrupted,
     TurnParked,
 )
+from outlast.store.contract import CatalogQuery
 
 if TYPE_CHECKING:
     from outlast.runtime.handles import Session
+    from outlast.store.contract import Store
 
 T = TypeVar("T")
 
@@ -41,6 +43,8 @@ class Watch:
     presenter: Presenter
     decider: Decider
     screen: Screen
+    questions: tuple[OpenQuestion, ...] = ()
+    """Those that are open where the showing begins."""
     turn: str | None = None
     """The turn that Ctrl-C cancels; None: the one that runs then."""
 
@@ -62,26 +66,19 @@ class Progress:
             await self.moved.wait()
 
 
-def _note_gate(decider: Decider, record: Record) -> None:
-    body = record.body
-    if isinstance(body, GateOpened):
-        choices = tuple(body.choices)
-        decider.opened(OpenQuestion(body.gate, body.kind, body.question, choices, body.requested_by))
-    elif isinstance(body, GateResolved):
-        decider.resolved(body.gate)
-
-
 class Attendance:
     """Does a piece of work while the session is shown, the person may speak and signals are heard."""
 
-    def __init__(self, watch: Watch, after: int) -> None:
+    def __init__(self, watch: Watch, progress: Progress) -> None:
         self._watch = watch
-        self.progress = Progress(after)
+        self.progress = progress
         self.policy = SignalPolicy()
         self._wishes: asyncio.Queue[Wish] = asyncio.Queue()
         self._cancels: set[asyncio.Task[None]] = set()
         self._before: Callable[[Record], None] | None = None
         self._after: Callable[[Record], Awaitable[None]] | None = None
+        self._past: dict[str, OpenQuestion] | None = {question.gate: question for question in watch.questions}
+        """Questions of the past, until the present is reached: most of them have their answer there."""
 
     def on_record(self, before: Callable[[Record], None], after: Callable[[Record], Awaitable[None]]) -> None:
         """Be told of every record before and after it is shown."""
@@ -111,16 +108,37 @@ class Attendance:
             if isinstance(item, Delta):
                 watch.presenter.delta(item)
                 continue
-            if not isinstance(item, CaughtUp):
+            if isinstance(item, CaughtUp):
+                self._reach_the_present()
+            else:
                 await self._take(item)
             self.progress.advance(item.seq)
+
+    def _reach_the_present(self) -> None:
+        past, self._past = self._past, None
+        for question in (past or {}).values():
+            self._watch.decider.opened(question)
+
+    def _note_gate(self, record: Record) -> None:
+        body = record.body
+        if isinstance(body, GateOpened):
+            choices = tuple(body.choices)
+            question = OpenQuestion(body.gate, body.kind, body.question, choices, body.requested_by)
+            if self._past is None:
+                self._watch.decider.opened(question)
+            else:
+                self._past[body.gate] = question
+        elif isinstance(body, GateResolved):
+            if self._past is not None:
+                self._past.pop(body.gate, None)
+            self._watch.decider.resolved(body.gate)
 
     async def _take(self, record: Record) -> None:
         watch = self._watch
         if self._before is not None:
             self._before(record)
         watch.presenter.record(record)
-        _note_gate(watch.decider, record)
+        self._note_gate(record)
         if isinstance(record.body, TERMINALS):
             self.policy.settle()
         if self._after is not None:
@@ -180,21 +198,60 @@ def waiting_error(session: str, question: OpenQuestion) -> WaitingForAnswerError
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """Where a session stands when a command comes to it."""
+
+    seq: int
+    questions: tuple[OpenQuestion, ...] = ()
+
+
+async def position_of(store: Store, session: Session) -> Position:
+    """The end of the session's journal and the questions that are open there. The history is read only
+    where there are any."""
+    seq = (await store.tip(session.id)).seq
+    rows = await store.list(CatalogQuery(prefix=session.id))
+    if not any(row.entry.session == session.id and row.entry.open_gates for row in rows):
+        return Position(seq)
+    view = await session.view()
+    questions = (OpenQuestion(g.id, g.kind, g.question, g.choices, g.requested_by) for g in view.gates)
+    return Position(view.seq, tuple(questions))
+
+
+@dataclass(frozen=True, slots=True)
 class Showing:
-    """How a followed session is shown, and from which record on."""
+    """How a followed session is shown, and from where on."""
 
     approve: Approve
     presenter: Presenter
     screen: Screen
-    after: int
+    store: Store
+    position: Position
+
+
+class _Elsewhere:
+    """See `deciding.Elsewhere`."""
+
+    def __init__(self, store: Store, session: Session, progress: Progress) -> None:
+        self._store = store
+        self._session = session
+        self._progress = progress
+
+    async def answer(self, gate: str, choice: str, by: str) -> None:
+        await self._session.answer(gate, choice, by=by)
+
+    async def caught_up(self) -> None:
+        with self._store.changes(self._session.id) as bell:
+            while any(entry.kind == "answer" for entry in await self._store.pending(self._session.id)):
+                await bell.wait()
+                bell.clear()
+        await self._progress.reached((await self._store.tip(self._session.id)).seq)
 
 
 def attendance_of(session: Session, showing: Showing, *, turn: str | None = None) -> Attendance:
     """Attend to a session with the person, the rules and the streams of this command."""
-
-    async def answer(gate: str, choice: str, by: str) -> None:
-        await session.answer(gate, choice, by=by)
-
+    progress = Progress(showing.position.seq)
     ask = can_ask() and not showing.screen.as_json
-    decider = Decider(answer, showing.approve, showing.screen, ask=ask)
-    return Attendance(Watch(session, showing.presenter, decider, showing.screen, turn=turn), showing.after)
+    elsewhere = _Elsewhere(showing.store, session, progress)
+    decider = Decider(elsewhere, showing.approve, showing.screen, ask=ask)
+    questions = showing.position.questions
+    return Attendance(Watch(session, showing.presenter, decider, showing.screen, questions, turn), progress)

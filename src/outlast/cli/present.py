@@ -9,7 +9,7 @@ from outlast.cli.shapes import AcceptedLine, WayBackLine
 from outlast.cli.text import LiveText, Takeovers, pieces_of
 from outlast.records.envelope import Record
 from outlast.records.public import public_line
-from outlast.records.types import InputJoined
+from outlast.records.types import InputAccepted, InputJoined
 
 if TYPE_CHECKING:
     from outlast.runtime.handles import Delta
@@ -79,6 +79,9 @@ class TextPresenter:
         self._takeovers = Takeovers()
         self.only_turn = only_turn
         """The turn whose words are the result; the words of others are not shown."""
+        self._from_its_start = only_turn is None
+        """The turn's input was seen: what is shown as it comes is all of it. A turn that somebody else had
+        sent before under the same key is shown whole at its end."""
 
     def accepted(self, session: str, turn: str) -> None:
         """Nothing to see: the words follow."""
@@ -87,7 +90,7 @@ class TextPresenter:
         line = self._takeovers.see(record)
         if line is not None:
             self._note(line)
-        self._follow_join(record)
+        self._follow_input(record)
         if self._foreign(record):
             return
         for piece in pieces_of(record, self._live):
@@ -104,6 +107,9 @@ class TextPresenter:
             self._words(self._live.delta(delta.text))
 
     def outcome(self, outcome: Outcome) -> None:
+        if not self._from_its_start:
+            self._from_its_start = True
+            self._words(outcome.text)
         self._end_words()
         if outcome.outcome == "failed" and outcome.receipt is None:
             self._note("the turn failed")
@@ -114,16 +120,21 @@ class TextPresenter:
         self._end_words()
         self._note(f"to come back: {way_back_command(session)}", dim=True)
 
-    def _follow_join(self, record: Record) -> None:
+    def _follow_input(self, record: Record) -> None:
         """An input that joined a running turn has that turn's words as its result."""
-        joined = isinstance(record.body, InputJoined) and record.body.request_id == self.only_turn
-        if joined and record.turn is not None:
+        body = record.body
+        if isinstance(body, InputAccepted) and body.request_id == self.only_turn:
+            self._from_its_start = True
+        elif isinstance(body, InputJoined) and body.request_id == self.only_turn and record.turn is not None:
             self.only_turn = record.turn
+            self._from_its_start = False
 
     def _foreign(self, record: Record) -> bool:
         return self.only_turn is not None and record.turn not in (None, self.only_turn)
 
     def _words(self, text: str) -> None:
+        if not self._from_its_start:
+            return
         out = self._screen.out
         out.write(visible(text) if out.is_terminal else text)
 

@@ -63,15 +63,15 @@ def resume_command(session: str, wait: float, take_over: bool, as_json: bool) ->
 
 
 async def _resume(name: str, wait: float, take_over: bool, config: Config, screen: Screen) -> int:
-    from outlast.cli.following import Showing, attendance_of
+    from outlast.cli.following import Showing, attendance_of, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
 
     async with open_runtime(config) as runtime:
         found = await runtime.store.find(name)
-        after = (await runtime.store.tip(found)).seq
+        position = await position_of(runtime.store, runtime.session(found))
         session = await runtime.restore(found, wait=wait, take_over=take_over)
         presenter = JsonPresenter(screen) if screen.as_json else TextPresenter(screen)
-        attendance = attendance_of(session, Showing("ask", presenter, screen, after))
+        attendance = attendance_of(session, Showing("ask", presenter, screen, runtime.store, position))
         turns = Turns(session, presenter)
         attendance.on_record(turns.before, turns.after)
         try:

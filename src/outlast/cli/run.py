@@ -100,7 +100,7 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
 
 
 async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
-    from outlast.cli.following import Showing
+    from outlast.cli.following import Showing, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
 
     agents = config.agents()
@@ -108,12 +108,13 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
         name = await _session_name(request, runtime)
         agent = await _agent_name(request, runtime, agents, name)
         session = runtime.session(name, workspace=request.workspace)
-        after = (await runtime.store.tip(session.id)).seq
+        position = await position_of(runtime.store, session)
         turn = await session.send(request.text, agent=agent, key=request.key, actor="cli")
         presenter = JsonPresenter(screen) if request.as_json else TextPresenter(screen, only_turn=turn.id)
         presenter.accepted(session.id, turn.id)
         try:
-            return await _attend(runtime, session, turn, Showing(request.approve, presenter, screen, after))
+            showing = Showing(request.approve, presenter, screen, runtime.store, position)
+            return await _attend(runtime, session, turn, showing)
         finally:
             presenter.way_back(session.id)
 
