@@ -1,7 +1,10 @@
-"""What every test has: bounded, repeatable property tests."""
+"""What every test has: bounded, repeatable property tests, and a state folder that is thrown away."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadline: how fast a machine is today is no property of the code.
@@ -14,3 +17,13 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("test")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def throw_away_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test, nor a process that it starts with this environment, reaches the user's own sessions."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OUTLAST_STATE_DIR", str(folder))
+        patch.setenv("XDG_CONFIG_HOME", str(folder))
+        yield folder
