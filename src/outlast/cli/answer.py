@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from outlast.cli.contact import open_client
+from outlast.cli.contact import open_client, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.gates import choice_of, find_gate
 from outlast.cli.options import json_option, session_argument
@@ -50,7 +50,7 @@ def answer_command(session: str, gate: str, choice: str, as_json: bool) -> int:
 async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -> int:
     name, gate_typed, choice_typed = typed
     async with open_client(config) as client:
-        session = client.session(await client.store.find(name))
+        session = client.session(await speakable(client.store, name))
         gates = await session.gates()
         found = find_gate(gate_typed, [gate.id for gate in gates])
         if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -97,6 +98,7 @@ def cli(context: click.Context, debug: bool) -> None:
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code and prints at most one error."""
     open_missing_streams()
+    _replace_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     options = given[:end]
@@ -122,6 +124,18 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         return _report(failure_of(error), options)
     return int(code)
+
+
+def _replace_closed_streams() -> None:
+    """A caller may have closed a standard stream (`>&-`): then it leads nowhere, and nothing that is opened
+    later gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: PTH123, SIM115 - for the process's life
 
 
 def _usage_failure(error: click.ClickException) -> Failure:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from outlast.cli.contact import open_client
+from outlast.cli.contact import open_client, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.options import real_workspace
 from outlast.cli.output import Screen
@@ -37,7 +37,7 @@ async def _attach(config: Config, screen: Screen, name: str | None) -> int:
     from outlast.cli.conversation import Conversation
 
     async with open_client(config) as client:
-        session = client.session(await _found(client, name))
+        session = client.session(await speakable(client.store, await _found(client, name)))
         conversation = Conversation(client, session, screen, sys.stdin.fileno())
         await conversation.run()
     return Exit.OK
@@ -47,7 +47,7 @@ async def _found(client: Client, name: str | None) -> str:
     from outlast.store.contract import CatalogQuery
 
     if name is not None:
-        return await client.store.find(name)
+        return name
     folder = real_workspace(None)
     newest = await client.store.list(CatalogQuery(workspace=folder, limit=1))
     if not newest:

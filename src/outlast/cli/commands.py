@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from outlast.cli.contact import open_client, open_runtime
+from outlast.cli.contact import open_client, open_runtime, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.options import json_option, session_argument, turn_argument
 from outlast.cli.output import Screen, visible
@@ -134,7 +134,7 @@ def _asking(name: str, turn: str | None, as_json: bool, order: TurnOrder, said: 
 
 async def _ask(config: Config, name: str, turn: str | None, order: TurnOrder) -> tuple[str, Settled]:
     async with open_client(config) as client:
-        session = client.session(await client.store.find(name))
+        session = client.session(await speakable(client.store, name))
         which = None if turn is None else await _turn(session, turn)
         return session.id, await order(session, which)
 

@@ -11,6 +11,7 @@ from outlast.config import Config
 if TYPE_CHECKING:
     from outlast.runtime.client import Client
     from outlast.runtime.runtime import Runtime
+    from outlast.store.contract import Store
 
 
 def open_runtime(config: Config, approve: Approve = "ask") -> Runtime:
@@ -27,6 +28,16 @@ def open_client(config: Config) -> Client:
     from outlast.runtime.client import Client
 
     return Client(config.store_url, label=own_label())
+
+
+async def speakable(store: Store, name: str) -> str:
+    """The id of the session `name`, for a command that sends, answers or attaches. Raises
+    SessionNotFoundError, AmbiguousIdError, and UsageError inside the session's own agent."""
+    from outlast.cli.door import refuse_from_inside
+
+    session = await store.find(name)
+    await refuse_from_inside(store, session)
+    return session
 
 
 def own_label() -> str:

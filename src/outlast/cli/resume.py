@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from outlast.cli.contact import open_runtime
+from outlast.cli.contact import open_runtime, speakable
 from outlast.cli.exits import Exit, exit_of_outcome
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen
@@ -67,7 +67,7 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
     from outlast.cli.present import JsonPresenter, TextPresenter
 
     async with open_runtime(config) as runtime:
-        found = await runtime.store.find(name)
+        found = await speakable(runtime.store, name)
         position = await position_of(runtime.store, runtime.session(found))
         session = await runtime.restore(found, wait=wait, take_over=take_over)
         presenter = JsonPresenter(screen) if screen.as_json else TextPresenter(screen)

@@ -100,6 +100,7 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
 
 
 async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
+    from outlast.cli.door import refuse_from_inside
     from outlast.cli.following import Showing, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
 
@@ -108,6 +109,8 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
         name = await _session_name(request, runtime)
         agent = await _agent_name(request, runtime, agents, name)
         session = runtime.session(name, workspace=request.workspace)
+        if name is not None:
+            await refuse_from_inside(runtime.store, name)
         position = await position_of(runtime.store, session)
         turn = await session.send(request.text, agent=agent, key=request.key, actor="cli")
         presenter = JsonPresenter(screen) if request.as_json else TextPresenter(screen, only_turn=turn.id)

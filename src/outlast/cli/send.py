@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from outlast.cli.contact import open_client
+from outlast.cli.contact import open_client, speakable
 from outlast.cli.options import json_option, prompt_argument, read_prompt, session_argument
 from outlast.cli.output import Screen
 from outlast.cli.shapes import AcceptedLine
@@ -56,7 +56,7 @@ class Input:
 
 async def _send(config: Config, screen: Screen, name: str, given: Input) -> None:
     async with open_client(config) as client:
-        session = client.session(await client.store.find(name))
+        session = client.session(await speakable(client.store, name))
         turn = await session.send(given.text, key=given.key, when_busy=given.when_busy, actor="cli")
         owned = await client.store.holder(session.id) is not None
     if screen.as_json:
