@@ -22,7 +22,7 @@ from outlast.errors import (
 )
 from outlast.ids import new_id
 from outlast.journal import Journal, load_state
-from outlast.keep import Claim, KeepError
+from outlast.keep import Claim, KeepError, ShimGoneError
 from outlast.records.envelope import Draft
 from outlast.records.types import Fence, RestoreDone, RestoreErrored, RestoreStarted
 from outlast.restore.facts import Facts
@@ -32,6 +32,7 @@ from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
 from outlast.restore.start import first_records
 from outlast.state.model import State
 from outlast.store.contract import AcquireOptions, Lease, Store
+from outlast.turns import launch
 from outlast.turns.conversation import GatePolicy
 from outlast.turns.driver import LoopDriver
 from outlast.turns.host import AgentHost, Hosting
@@ -223,26 +224,41 @@ async def _agents(now: Restoring) -> None:
 
 
 async def _attach_turn(now: Restoring, turn: str, driver: LoopDriver) -> None:
-    loop = now.state.loops[driver.loop]
-    generation = _there(generation_of(loop))
-    reserved = now.state.open_turns[turn].reserved
-    try:
-        host = await AgentHost.attach(_there(now.hosting), driver.agent, loop, generation, reserved)
-    except KeepError:
-        # It died since the probe: the same rules settle it.
-        now.facts = await _facts(now)
-        now.plan = plan(now.state, now.facts)
-        if any(t.action == "attach" for t in now.plan.turns):
-            raise
-        repairs = quick_repairs(now.state, now.plan)
-        if repairs:
-            await _there(now.journal).append(repairs)
-        for planned in now.plan.turns:
-            if planned.action in ("settle", "interrupt"):
-                await _close_from_spool(now, planned.turn, driver)
+    host = await _living_agent(now, turn, driver)
+    if host is None:
+        await _settle_planned(now, driver)
         return
     await driver.attach(turn, host)
     now.attached = turn
+
+
+async def _living_agent(now: Restoring, turn: str, driver: LoopDriver) -> AgentHost | None:
+    """The agent that works on `turn`, attached to; None, with a new plan, if it died since the probe. One
+    that is just ending answers no more and has not said yet how it ended: that is waited for."""
+    loop = now.state.loops[driver.loop]
+    generation = _there(generation_of(loop))
+    reserved = now.state.open_turns[turn].reserved
+    deadline = monotonic() + launch.PATIENCE
+    while True:
+        try:
+            return await AgentHost.attach(_there(now.hosting), driver.agent, loop, generation, reserved)
+        except KeepError as error:
+            now.facts = await _facts(now)
+            now.plan = plan(now.state, now.facts)
+            if not any(t.action == "attach" for t in now.plan.turns):
+                return None
+            if not isinstance(error, ShimGoneError) or monotonic() > deadline:
+                raise
+        await asyncio.sleep(launch.POLL)
+
+
+async def _settle_planned(now: Restoring, driver: LoopDriver) -> None:
+    repairs = quick_repairs(now.state, _there(now.plan))
+    if repairs:
+        await _there(now.journal).append(repairs)
+    for planned in _there(now.plan).turns:
+        if planned.action in ("settle", "interrupt"):
+            await _close_from_spool(now, planned.turn, driver)
 
 
 async def _close_from_spool(now: Restoring, turn: str, driver: LoopDriver) -> None:
