@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -82,6 +84,21 @@ def test_processes_that_a_dead_agent_left_behind_are_a_fault(shell: Shell) -> No
     assert "outlast kill s" in orphans[0]["remedy"]
     assert shell.run("kill", "s").code == 0
     assert findings(shell, "orphans") == []
+
+
+def test_a_process_that_is_stopped_inside_a_transaction_is_named(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "hello")
+    turn = shell.state / "outlast.d" / "turn"
+    lock = "f = open(sys.argv[1], 'r+'); fcntl.flock(f, fcntl.LOCK_EX); os.kill(os.getpid(), signal.SIGSTOP)"
+    program = f"import fcntl, os, signal, sys; {lock}"
+    holder = subprocess.Popen([sys.executable, "-c", program, turn])
+    try:
+        os.waitpid(holder.pid, os.WUNTRACED)
+        found = worst(findings(shell, "transaction"))
+        assert (found["level"], found["remedy"]) == ("fault", f"kill -CONT {holder.pid}")
+    finally:
+        holder.kill()
+        holder.wait()
 
 
 @pytest.mark.parametrize(

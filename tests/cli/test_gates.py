@@ -23,7 +23,8 @@ def test_approve_decides_permissions(shell: Shell, approve: str, answer: str) ->
     assert (ran.code, ran.out) == (0, f"g={answer}\n"), ran
 
 
-def test_a_question_without_anybody_exits_6_and_waits_for_answer_and_resume(shell: Shell) -> None:
+def test_gate_dead(shell: Shell) -> None:
+    """A question without anybody makes run exit 6; it can be answered, and resume goes on with the answer."""
     ran = shell.run("run", "-a", "scripted", "--session", "s", "--approve", "all", QUESTION)
     assert ran.code == 6
     assert "the agent waits for an answer: Which one?" in ran.err

@@ -15,7 +15,8 @@ def crash(shell: Shell, prompt: str = WAITS) -> None:
     process.communicate(timeout=30)
 
 
-def test_after_kill_9_resume_goes_on_with_the_same_turn(shell: Shell) -> None:
+def test_status_stale(shell: Shell) -> None:
+    """After kill -9 nothing claims to run; resume goes on with the same turn and drains the queue."""
     crash(shell)
     (row,) = shell.sessions()
     assert (row["status"], row["owner"]) == ("detached", None)
@@ -40,7 +41,8 @@ def test_after_kill_9_resume_goes_on_with_the_same_turn(shell: Shell) -> None:
     assert "── " in shell.run("show", "s").out
 
 
-def test_resume_beside_a_living_owner_is_a_conflict_that_names_it(shell: Shell) -> None:
+def test_double_writer(shell: Shell) -> None:
+    """Resume beside a living owner is a conflict that names it; with --wait it comes after."""
     owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
     until((shell.folder / "here").exists, "the agent to be at work")
     ran = shell.run("resume", "--json", "s")
@@ -95,6 +97,31 @@ def test_kill_ends_the_agent_of_a_session_that_nobody_owns(shell: Shell) -> None
     assert not shell.effects.exists()
     assert shell.sessions()[0]["status"] in ("idle", "parked")
     assert "no agent lives without an owner" in shell.run("doctor").out
+
+
+def test_cancel_and_close_act_on_a_session_that_nobody_owns(shell: Shell) -> None:
+    crash(shell)
+    (attempt,) = shell.records("s", "TurnAttemptStarted")
+    assert shell.json("cancel", "s")["result"] == "done"
+    pids = [entry["pid"] for entry in attempt["body"]["processes"]]
+    until(lambda: not any(is_alive(pid) for pid in pids), "the agent to be gone")
+    assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled"]
+    assert shell.json("close", "s")["result"] == "done"
+    assert shell.sessions()[0]["status"] == "stopped"
+    assert not shell.effects.exists()
+
+
+def test_the_agents_of_a_sessions_own_folder_are_found_from_elsewhere(shell: Shell) -> None:
+    project = shell.folder / "project"
+    project.mkdir()
+    toml = shell.config.read_text().replace("agents.scripted", "agents.own")
+    (project / "outlast.toml").write_text(toml)
+    assert shell.run("trust", "project").code == 0
+    assert shell.run("run", "--workspace", "project", "-a", "own", "--session", "s", "one").code == 0
+    shell.run("send", "s", "two")
+    assert shell.json("plan", "s")["inbox"] == 1
+    assert shell.run("resume", "s").out == "two\n"
+    assert shell.run("run", "--session", "s", "three").out == "three\n"
 
 
 def test_kill_force_ends_an_owner_that_hangs(shell: Shell) -> None:

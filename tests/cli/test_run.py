@@ -10,7 +10,8 @@ from tests.cli.support import Shell
 TEXT = "CRLF\r\n NUL \0 emoji \N{ROCKET} and  spaces \t "
 
 
-def test_the_agents_words_are_on_stdout_and_the_way_back_on_stderr(shell: Shell) -> None:
+def test_no_way_back(shell: Shell) -> None:
+    """The agent's words are on standard output, and the last line on standard error says how to return."""
     ran = shell.process(
         "run", "-a", "scripted", "[[say:first]][[tool:t1:ls:started]][[tool:t1:ls:completed]][[say:second]]"
     )
@@ -53,7 +54,8 @@ def test_a_failed_turn_exits_1_with_a_receipt(shell: Shell) -> None:
 # --- the prompt -----------------------------------------------------------------------------------
 
 
-def test_standard_input_goes_through_unchanged(shell: Shell) -> None:
+def test_text_mangled(shell: Shell) -> None:
+    """Every character of standard input reaches the agent, the journal and the output as it was."""
     ran = shell.run("run", "--json", "-a", "scripted", "-", stdin=TEXT.encode())
     assert ran.lines[-1]["text"] == TEXT
     (row,) = shell.sessions()
@@ -170,11 +172,11 @@ def test_the_same_key_is_the_same_turn_and_another_text_a_collision(shell: Shell
     assert (other.code, other.error["error"]) == (4, "request_collision")
 
 
-def test_processes_with_one_key_meet_in_one_turn(shell: Shell) -> None:
-    """The name in the list of failures: duplicate-submit."""
+def test_duplicate_submit(shell: Shell) -> None:
+    """Eight processes with one key meet in one session and one turn, and all exit as it ends."""
     arguments = ("run", "--json", "-a", "scripted", "--key", "K", "[[effect:{turn}]][[say:done by one]]")
-    with ThreadPoolExecutor(4) as pool:
-        runs = list(pool.map(lambda _: shell.process(*arguments), range(4)))
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: shell.process(*arguments), range(8)))
     assert {ran.code for ran in runs} == {0}, runs
     assert len({json.dumps(ran.lines[0]) for ran in runs}) == 1
     assert {ran.lines[-1]["text"] for ran in runs} == {"done by one"}
@@ -211,3 +213,32 @@ def test_a_full_output_is_an_error_in_one_line_and_the_session_goes_on(shell: Sh
 def test_no_colours_where_nobody_sees_them(shell: Shell) -> None:
     ran = shell.run("run", "-a", "scripted", "[[tool:t:ls:completed]][[say:hi]]")
     assert "\x1b" not in ran.out + ran.err
+
+
+def test_early_id(shell: Shell) -> None:
+    """An id that was shown is known for ever, however soon after it the process is killed."""
+    process = shell.start("run", "--json", "-a", "scripted", "[[effect:ran]]")
+    assert process.stdout is not None
+    ids = json.loads(process.stdout.readline())
+    process.kill()
+    process.communicate(timeout=30)
+    shown = shell.json("show", ids["session"])
+    known = [*(turn["turn"] for turn in shown["turns"]), *(item["request_id"] for item in shown["queue"])]
+    assert ids["turn"] in known
+    assert shell.run("resume", ids["session"]).code == 0
+    assert shell.effects.read_text() == "ran\n"
+
+
+def test_cwd_keyed(shell: Shell) -> None:
+    """A session whose folder was renamed is still listed, shown and followed."""
+    folder = shell.folder / "before"
+    folder.mkdir()
+    shell.run("run", "-a", "scripted", "--session", "s", "--workspace", "before", "[[say:hi]]")
+    folder.rename(shell.folder / "after")
+    assert [row["id"] for row in shell.json("ls")] == ["s"]
+    assert shell.json("show", "s")["turns"][0]["outcome"] == "done"
+    ran = shell.run("run", "--json", "--session", "s", "again")
+    assert (ran.code, ran.lines[-1]["outcome"]) == (1, "failed")
+    assert "is not there" in ran.lines[-1]["receipt"]["error"]["message"]
+    (shell.folder / "after").rename(folder)
+    assert shell.run("run", "--session", "s", "[[say:back]]").out == "back\n"

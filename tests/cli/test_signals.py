@@ -24,7 +24,8 @@ def status(shell: Shell) -> str:
     return text
 
 
-def test_ctrl_c_cancels_the_turn_and_holds_the_queue(shell: Shell) -> None:
+def test_cancel_then_run(shell: Shell) -> None:
+    """Ctrl-C cancels the turn, and what is queued behind it waits until a person says so."""
     process = working(shell)
     shell.run("send", "s", "[[effect:queued]]")
     interrupt(process)

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
 
 import click
 
 from outlast.cli.console import can_ask
 from outlast.cli.output import Screen, visible
+from outlast.cli.stored import session_config, tell_notices
 from outlast.config import Config, TrustState, load_config
-from outlast.config.load import trust_of
+from outlast.config.load import Project, trust_of
 
 
-def settled_config(environ: Mapping[str, str], workspace: str, screen: Screen) -> Config:
-    """The configuration of a command that starts agents. A person at a terminal is asked once about a
-    folder's file that is not trusted; the answer, also a no, is kept until the file changes."""
-    config = load_config(environ, workspace)
+def settled_config(screen: Screen, workspace: str, session: str | None = None) -> Config:
+    """The configuration of a command that starts agents: that of the session's own folder, else that of
+    `workspace`. A person at a terminal is asked once about a file that is not trusted; the answer, also a
+    no, is kept until the file changes. Notices are told. Raises ConfigError, UsageError."""
+    config = _load(workspace, session)
     project = config.project
-    undecided = (
-        project is not None and project.left_out and project.trust in (TrustState.UNKNOWN, TrustState.CHANGED)
-    )
-    if project is None or not undecided or not can_ask():
-        return config
+    if project is not None and _undecided(project) and can_ask():
+        _ask(project, screen)
+        config = _load(workspace, session)
+    tell_notices(config, screen)
+    return config
+
+
+def _load(workspace: str, session: str | None) -> Config:
+    config = load_config(os.environ, workspace)
+    return config if session is None else session_config(config, session)
+
+
+def _undecided(project: Project) -> bool:
+    return bool(project.left_out) and project.trust in (TrustState.UNKNOWN, TrustState.CHANGED)
+
+
+def _ask(project: Project, screen: Screen) -> None:
     changed = " has changed and" if project.trust is TrustState.CHANGED else ""
     screen.note(visible(f"{project.file.path}{changed} wants to set {', '.join(project.left_out)}"))
     for line in project.programs:
         screen.note(visible(f"  {line}"))
     yes = click.confirm("what it names runs as you; trust it?", default=False, err=True)
-    trust_of(environ).decide(project.file, trusted=yes)
-    return load_config(environ, workspace)
+    trust_of(os.environ).decide(project.file, trusted=yes)

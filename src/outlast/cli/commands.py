@@ -95,7 +95,7 @@ def skip_command(session: str, turn: str | None, as_json: bool) -> int:
 
 def _owning(name: str, as_json: bool, order: Order, said: Said, *, force: bool = False) -> int:
     screen = Screen(os.environ, as_json=as_json)
-    config = loaded_config(screen)
+    config = loaded_config(screen, name)
     session, settled = asyncio.run(_take_and_order(config, name, order, force=force))
     return _tell(screen, session, settled, said)
 

@@ -39,13 +39,18 @@ class Decider:
         self._turn = asyncio.Lock()
         self._reader: LineReader | None = None
         self.stuck: asyncio.Future[OpenQuestion] = asyncio.get_running_loop().create_future()
-        """Done when a question is open that nobody here answers."""
+        """Done when a question is open that nobody here answers and the work waits for."""
+        self.parked: dict[str, OpenQuestion] = {}
+        """Open questions that the work does not wait for."""
 
     def opened(self, question: OpenQuestion) -> None:
+        if question.parked:
+            self.parked[question.gate] = question
         if question.gate not in self._asking:
             self._asking[question.gate] = asyncio.create_task(self._decide(question))
 
     def resolved(self, gate: str) -> None:
+        self.parked.pop(gate, None)
         task = self._asking.pop(gate, None)
         if task is not None:
             task.cancel()
@@ -83,7 +88,7 @@ class Decider:
             if not self.stuck.done():
                 self.stuck.set_exception(error)
             return
-        if not self.stuck.done():
+        if not question.parked and not self.stuck.done():
             self.stuck.set_result(question)
 
     def _somebody_is_there(self) -> bool:

@@ -123,7 +123,10 @@ class Attendance:
         body = record.body
         if isinstance(body, GateOpened):
             choices = tuple(body.choices)
-            question = OpenQuestion(body.gate, body.kind, body.question, choices, body.requested_by)
+            parked = body.resolver == "runtime"
+            question = OpenQuestion(
+                body.gate, body.kind, body.question, choices, body.requested_by, parked=parked
+            )
             if self._past is None:
                 self._watch.decider.opened(question)
             else:
@@ -143,6 +146,12 @@ class Attendance:
             self.policy.settle()
         if self._after is not None:
             await self._after(record)
+
+    def raise_if_asked(self) -> None:
+        """Raises WaitingForAnswerError if a parked turn waits for an answer now that all else is done."""
+        open_ones = (*(self._past or {}).values(), *self._watch.decider.parked.values())
+        for question in open_ones:
+            raise waiting_error(self._watch.session.id, question)
 
     async def _attend(self, working: asyncio.Task[T], shown: asyncio.Task[None]) -> T:
         stuck = self._watch.decider.stuck
@@ -213,7 +222,10 @@ async def position_of(store: Store, session: Session) -> Position:
     if not any(row.entry.session == session.id and row.entry.open_gates for row in rows):
         return Position(seq)
     view = await session.view()
-    questions = (OpenQuestion(g.id, g.kind, g.question, g.choices, g.requested_by) for g in view.gates)
+    questions = (
+        OpenQuestion(g.id, g.kind, g.question, g.choices, g.requested_by, parked=g.resolver == "runtime")
+        for g in view.gates
+    )
     return Position(view.seq, tuple(questions))
 
 

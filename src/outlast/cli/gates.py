@@ -22,6 +22,8 @@ class OpenQuestion:
     question: str
     choices: tuple[Choice, ...]
     requested_by: str = ""
+    parked: bool = False
+    """Its turn is parked: the queue goes on without the answer."""
 
 
 def decided_by_rule(question: OpenQuestion, approve: Approve) -> str | None:

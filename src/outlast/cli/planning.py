@@ -28,7 +28,7 @@ def plan_command(session: str, as_json: bool) -> None:
     `outlast resume` does exactly this.
     """
     screen = Screen(os.environ, as_json=as_json)
-    plan = asyncio.run(_plan(loaded_config(screen), session))
+    plan = asyncio.run(_plan(loaded_config(screen, session), session))
     if as_json:
         screen.json_line(plan.to_json())
         return

@@ -12,7 +12,6 @@ from outlast.cli.contact import open_runtime, speakable
 from outlast.cli.exits import Exit, exit_of_outcome
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen
-from outlast.cli.stored import tell_notices
 from outlast.records.types import (
     TurnAttached,
     TurnDone,
@@ -57,8 +56,7 @@ def resume_command(session: str, wait: float, take_over: bool, as_json: bool) ->
     from outlast.cli.options import real_workspace
 
     screen = Screen(os.environ, as_json=as_json)
-    config = settled_config(os.environ, real_workspace(None), screen)
-    tell_notices(config, screen)
+    config = settled_config(screen, real_workspace(None), session)
     return asyncio.run(_resume(session, wait, take_over, config, screen))
 
 
@@ -76,6 +74,7 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
         attendance.on_record(turns.before, turns.after)
         try:
             await attendance.attend(_drain(runtime, session, attendance))
+            attendance.raise_if_asked()
         finally:
             presenter.way_back(session.id)
         return turns.exit_code()

@@ -15,7 +15,6 @@ from outlast.cli.failures import DetachedError, WaitingForAnswerError
 from outlast.cli.gates import Approve
 from outlast.cli.options import json_option, prompt_argument, read_prompt, real_workspace, workspace_option
 from outlast.cli.output import Screen
-from outlast.cli.stored import tell_notices
 from outlast.errors import AgentNotFoundError, SessionNotFoundError, UsageError
 from outlast.ids import derived_id
 
@@ -94,8 +93,7 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
     from outlast.cli.asking_trust import settled_config
 
     screen = Screen(os.environ, as_json=as_json)
-    config = settled_config(os.environ, request.workspace, screen)
-    tell_notices(config, screen)
+    config = settled_config(screen, request.workspace, session)
     return asyncio.run(_run(request, config, screen))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from outlast.cli.output import Screen, visible
@@ -12,11 +13,37 @@ if TYPE_CHECKING:
     from outlast.store.contract import CatalogQuery, Listed
 
 
-def loaded_config(screen: Screen, workspace: str | None = None) -> Config:
-    """The configuration here, its notices told. Raises ConfigError, UsageError."""
-    config = load_config(os.environ, workspace or ".")
+def loaded_config(screen: Screen, session: str | None = None) -> Config:
+    """The configuration here, or the one that holds for a session; its notices are told. Raises ConfigError,
+    UsageError."""
+    config = load_config(os.environ, ".")
+    if session is not None:
+        config = session_config(config, session)
     tell_notices(config, screen)
     return config
+
+
+def session_config(config: Config, name: str) -> Config:
+    """The configuration that holds for the session `name`: that of its own folder, wherever the command is
+    called. The store stays the one in which it was looked for; without such a session nothing changes."""
+    workspace = _workspace_of(config, name)
+    if workspace is None or not os.path.isdir(workspace):  # noqa: PTH112 - a string is what is stored
+        return config
+    return replace(load_config(config.environ, workspace), store_url=config.store_url)
+
+
+def _workspace_of(config: Config, name: str) -> str | None:
+    from outlast.errors import AmbiguousIdError, SchemaError, SessionNotFoundError
+    from outlast.store.contract import CatalogQuery
+    from outlast.store.sqlite.reading import find_session
+    from outlast.store.url import database_path
+
+    try:
+        session = find_session(database_path(config.store_url, config.environ), name)
+    except (SessionNotFoundError, AmbiguousIdError, SchemaError):
+        return None  # whoever needs the session says so
+    rows = list_rows(config, CatalogQuery(prefix=session))
+    return next((row.entry.workspace for row in rows if row.entry.session == session), None)
 
 
 def tell_notices(config: Config, screen: Screen) -> None:

@@ -70,9 +70,10 @@ async def _quiet(client: Client, session: Session) -> None:
         while True:
             bell.clear()
             row = await _row(client, session.id)
-            if row.entry.open_gates:
+            busy = _busy(row)
+            if row.entry.open_gates and (row.entry.state == "waiting" or not busy):
                 await _raise_waiting(session)
-            if not _busy(row):
+            if not busy:
                 return
             unowned = 0 if row.owner else unowned + 1
             if unowned >= PATIENCE:
