@@ -190,6 +190,8 @@ class Session:
         choice that the gate does not have."""
         request_id = new_id()
         await self._require()
+        if await resolution(self._backing, self.id, gate) is not None:
+            return await self._answered_before(gate)  # no owner is needed to know that
         await self._admit("answer", request_id, AnswerRequest(gate=gate, choice=choice, by=by), by)
         self._backing.serve(self.id)
         record = await settling(self._backing, self.id, request_id)

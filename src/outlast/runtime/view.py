@@ -26,6 +26,8 @@ class Gate:
     choices: tuple[Choice, ...]
     opened_at: int
     requested_by: str
+    resolver: str = "agent"
+    """Who waits for the answer: `agent`, or `runtime` where a parked turn does and the queue goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ async def build_view(store: Store, session: str) -> View:
             choices=tuple(gate.opened.choices),
             opened_at=gate.opened_at,
             requested_by=gate.opened.requested_by,
+            resolver=gate.opened.resolver,
         )
         for gate in history.gates.values()
     ]
