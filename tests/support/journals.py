@@ -79,7 +79,7 @@ class Journal:
     def _assert_ends_once(self, request: str) -> None:
         opened = len(self.bodies(TurnStarted, request)) + len(self.bodies(TurnRetried, request))
         closed = sum(isinstance(r.body, TERMINALS) and r.turn == request for r in self.records)
-        returned = sum(body.request_id == request for body in self.bodies(InputReturned))
+        returned = sum(body.request_id == request for body in self.bodies(InputReturned, request))
         parked_only = self._parked_without_terminal(request)
         gone: list[InputCancelled | InputJoined] = [
             *self.bodies(InputCancelled),

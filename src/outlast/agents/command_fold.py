@@ -107,6 +107,11 @@ class CommandFold:
         return len(self._state.calls)
 
     @property
+    def unsettled(self) -> frozenset[str]:
+        """None: the protocol has no steer."""
+        return frozenset()
+
+    @property
     def ending(self) -> bool:
         return self._state.ended or self._state.eof
 

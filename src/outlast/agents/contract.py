@@ -80,6 +80,7 @@ class Wanted:
 
     prompt: Prompt | None = None
     steer: tuple[Prompt, ...] = ()
+    """Inputs that are to join the prompt's turn while it runs; never written after its end."""
     answers: tuple[GateAnswer, ...] = ()
     cancel: bool = False
     close: bool = False
@@ -90,8 +91,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """One line for the agent's stdin, newline included. `carries` is the request id of the prompt in it:
-    it is reserved in the journal before it is written."""
+    """One line for the agent's stdin, newline included. `carries` is the request id of the prompt or steer in
+    it: it is reserved in the journal before it is written."""
 
     line: bytes
     carries: str | None = None
@@ -126,18 +127,27 @@ class SessionLost:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The agent's own record holds the prompt with this key."""
+    """The agent's own record holds the prompt or steer with this key."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
+class NotLanded:
+    """The agent has not taken the steer with this key and never will."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """A whole message, or the next piece of one when `more`."""
+    """A whole message, the next piece of one when `more`, or what had arrived of one that was `cut` off."""
 
     role: Literal["assistant", "thought", "plan"]
     text: str
     more: bool = False
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +234,7 @@ AgentEvent = (
     | SessionConfirmed
     | SessionLost
     | Landed
+    | NotLanded
     | Message
     | Delta
     | ToolCall
@@ -271,6 +282,12 @@ class Fold(Protocol):
     @property
     def open_calls(self) -> int:
         """Tool calls that have started and not ended: the idle clock stands still while there are any."""
+        ...
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        """Keys of the steers that were written, and of which the agent has not yet shown whether they
+        landed."""
         ...
 
     @property

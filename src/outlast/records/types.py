@@ -139,10 +139,13 @@ class InputAccepted(Body, frozen=True, kw_only=True):
     request_id: str
     content: list[Content]
     on_interrupt: OnInterrupt | None = None
+    joins: str | None = None
+    """The running turn that it is to be given to; if that ends without it, it waits as any other."""
 
 
 class InputReturned(Body, frozen=True, kw_only=True):
-    """Back to its place in the queue: proven never sent."""
+    """Back to its place in the queue: proven never sent, or, when it was to join the record's `turn`, proven
+    not taken."""
 
     request_id: str
     evidence: str
@@ -197,7 +200,8 @@ class TurnAttemptStarted(Body, frozen=True, kw_only=True):
 
 
 class InputReserved(Body, frozen=True, kw_only=True):
-    """The next line to the agent's stdin carries the turn's input: `seq` is the input frame it will be."""
+    """The next line to the agent's stdin carries an input: `seq` is the input frame it will be. `key` is the
+    turn's own id, or that of a waiting input which is to join the turn."""
 
     generation: str
     seq: int

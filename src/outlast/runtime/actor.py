@@ -166,13 +166,23 @@ class SessionActor:
 
     async def _accept(self, entries: Sequence[Entry]) -> None:
         """InputAccepted for each in admission order, in one batch; the first may start its turn in it."""
+
+        def accepted(state: State) -> Proposal:
+            return self._accepted(state, requests)
+
+        requests = [(entry, decode(InputRequest, entry.body)) for entry in entries]
+        faults.point("actor.accept.before_append")
+        await patience.decide(self.journal, accepted)
+        faults.point("actor.accept.after_append")
+        self.driver.wake()  # What is to join the running turn is there now.
+
+    def _accepted(self, state: State, requests: Sequence[tuple[Entry, InputRequest]]) -> Proposal:
         drafts: list[Draft] = []
         settle: list[tuple[str, int]] = []
-        root = self.state.root
-        held = self.state.loops[root or ""].held
-        busy = self._turn is not None or bool(self.state.open_turns) or bool(self.state.queue)
-        for entry in entries:
-            request = decode(InputRequest, entry.body)
+        held = state.loops[state.root or ""].held
+        busy = self._turn is not None or bool(state.open_turns) or bool(state.queue)
+        running = state.running if self.driver.agent.capabilities.steer else None
+        for entry, request in requests:
             settle.append((entry.request_id, len(drafts)))
             if request.when_busy == "reject" and (busy or drafts):
                 drafts.append(self._draft(InputCancelled(request_id=entry.request_id, reason="busy"), entry))
@@ -183,6 +193,7 @@ class SessionActor:
                         request_id=entry.request_id,
                         content=request.content,
                         on_interrupt=request.on_interrupt,
+                        joins=running.turn if running is not None and request.when_busy == "steer" else None,
                     ),
                     entry,
                 )
@@ -190,9 +201,7 @@ class SessionActor:
             if held:
                 held = False
                 drafts.append(self._draft(LoopChanged(state="active", reason="a new input"), entry))
-        faults.point("actor.accept.before_append")
-        await patience.decide(self.journal, lambda _: Proposal(tuple(drafts), tuple(settle)))
-        faults.point("actor.accept.after_append")
+        return Proposal(tuple(drafts), tuple(settle))
 
     async def _next_turn(self) -> None:
         if self._turn is not None or self.state.root is None:

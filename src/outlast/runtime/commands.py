@@ -73,6 +73,9 @@ class Commands:
             await self._decide(lambda state: self._stop_waiting(state, entry, target))
 
     def _stop_waiting(self, state: State, entry: Entry, target: str | None) -> Proposal:
+        waiting = state.queue.get(target or "")
+        if waiting is not None and waiting.reserved is not None:
+            return self._settled(entry, "too_late", "it was given to the running turn")
         if target in state.queue:
             return self._proposal(entry, InputCancelled(request_id=target, reason="cancelled"))
         return self._settled(entry, "too_late", "that turn is over" if target else "no turn is running")

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeAlias
 from outlast.errors import IntegrityError
 from outlast.records.envelope import Record
 from outlast.records.types import Body
-from outlast.state.model import Closed, Loop, OpenTurn, State
+from outlast.state.model import Closed, Loop, OpenTurn, Queued, State
 
 # Each rule takes its own body type; the key it stands under is the proof, which no type can state.
 Rule: TypeAlias = Callable[[State, Record, Any], None]
@@ -49,3 +49,9 @@ def open_turn(state: State, record: Record, turn: str | None = None) -> OpenTurn
 def unsuccessful(state: State, turn: str) -> Closed | None:
     """The closed turn `turn` if it is some loop's newest and did not end as done."""
     return next((closed for closed in state.last_unsuccessful.values() if closed.turn == turn), None)
+
+
+def steered_into(state: State, turn: str) -> list[Queued]:
+    """The waiting inputs that were reserved for the agent while it worked on `turn`, and of which the journal
+    does not yet say whether they landed there."""
+    return [entry for entry in state.queue.values() if entry.joins == turn and entry.reserved is not None]

@@ -36,6 +36,10 @@ class Queued:
     since_progress: int = 0
     retried: str | None = None
     """`again` or `continue`: the turn had been reopened by a TurnRetried before it was returned."""
+    joins: str | None = None
+    """The turn that it is to be given to while that runs."""
+    reserved: InputReserved | None = None
+    """It was, or was about to be: whether it landed is decided before the turn is closed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from outlast.records import types as t
 from outlast.records.envelope import Record
-from outlast.state.lookup import Rules, loop_of, open_turn, refuse, unsuccessful
+from outlast.state.lookup import Rules, loop_of, open_turn, refuse, steered_into, unsuccessful
 from outlast.state.model import Answered, Closed, OpenGate, OpenTurn, Queued, State
 from outlast.state.title import one_line
 
@@ -19,13 +19,17 @@ def _input_accepted(state: State, record: Record, body: t.InputAccepted) -> None
         refuse(state, record, f"request {request} was accepted before")
     if unsuccessful(state, request) is not None:
         refuse(state, record, f"request {request} was accepted before and its turn has ended")
-    state.queue[request] = Queued(request, record.seq, body.on_interrupt)
+    state.queue[request] = Queued(request, record.seq, body.on_interrupt, joins=body.joins)
     state.stopped = None
     if not state.title and body.content:
         state.title = one_line(body.content[0].text)
 
 
 def _input_returned(state: State, record: Record, body: t.InputReturned) -> None:
+    steered = state.queue.get(body.request_id)
+    if steered is not None:
+        state.queue[body.request_id] = replace(steered, joins=None, reserved=None)
+        return
     turn = open_turn(state, record, body.request_id)
     del state.open_turns[turn.turn]
     taken_back = 0 if turn.attempt is None else 1
@@ -115,6 +119,10 @@ def _turn_attempt_started(state: State, record: Record, body: t.TurnAttemptStart
 
 def _input_reserved(state: State, record: Record, body: t.InputReserved) -> None:
     turn = open_turn(state, record)
+    steered = state.queue.get(body.key)
+    if steered is not None:
+        state.queue[body.key] = replace(steered, joins=turn.turn, reserved=body)
+        return
     turn.reserved = body
     turn.reserved_seq = record.seq
 
@@ -150,6 +158,10 @@ def _agent_state_folded(state: State, record: Record, body: t.AgentStateFolded) 
 def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
     """Take the open turn that `record` names out of the state, as what `retry` would need of it."""
     turn = open_turn(state, record)
+    undecided = steered_into(state, turn.turn)
+    if undecided:
+        # It would be sent a second time, as a turn of its own.
+        refuse(state, record, f"whether {undecided[0].request_id} landed in it is not decided")
     del state.open_turns[turn.turn]
     return Closed(
         turn.turn,

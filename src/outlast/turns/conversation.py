@@ -14,12 +14,13 @@ from outlast.agents.contract import Agent, CloseStdin, Delta, Failure, GateAnswe
 from outlast.clock import monotonic
 from outlast.journal import Journal, Proposal
 from outlast.records.envelope import Draft
-from outlast.records.types import Content, GateOpened, GateResolved, InputReserved
+from outlast.records.types import Content, GateOpened, GateResolved, InputReserved, InputReturned
 from outlast.state.model import OpenTurn, State
 from outlast.turns import patience
 from outlast.turns.deadlines import Deadlines, Limits
 from outlast.turns.host import AgentHost, input_digest
 from outlast.turns.merge import TEXT_LIMIT, Merger
+from outlast.turns.steering import Steering, reservation
 from outlast.turns.terminal import Ending, Stop
 
 FLUSH_INTERVAL = 0.25
@@ -54,6 +55,7 @@ class Conversation:
     wake: asyncio.Event
     stop: Callable[[], Stop | None]
     _deadlines: Deadlines = field(init=False)
+    _steering: Steering = field(init=False)
     _flushed: float = field(default_factory=monotonic)
     _stdin_open: bool = True
     _failure: Failure | None = None
@@ -64,6 +66,7 @@ class Conversation:
         agent = self.agent
         limits = Limits(agent.idle_timeout, agent.total_timeout, agent.capabilities.many_turns)
         self._deadlines = Deadlines(limits, monotonic())
+        self._steering = Steering(self.journal, self.turn)
 
     async def run(self) -> Ending:
         """Stay until the turn is over; what was not yet durable then is in the merger. Raises
@@ -124,7 +127,10 @@ class Conversation:
             return True
         if not self.host.alive:
             return not more
-        return self.agent.capabilities.many_turns and (self.merger.ended is not None or self._stopped_early())
+        over = self.merger.ended is not None or self._stopped_early()
+        # What we gave it last, and is not read back yet, belongs to this turn.
+        heard = self.host.intake.fold.last_input >= self.host.accepted_input
+        return self.agent.capabilities.many_turns and over and heard
 
     def _stopped_early(self) -> bool:
         """A person stopped the turn before an agent that is still getting ready was given its input: there is
@@ -140,7 +146,11 @@ class Conversation:
         if ended is None and self.merger.start_failed is not None:
             return Ending(failure=self.merger.start_failed, phase="host_launch", stop=stop)
         return Ending(
-            ended=ended, exit=self.host.intake.exit, stop=stop, failure=self._failure or self._timed_out()
+            ended=ended,
+            exit=self.host.intake.exit,
+            stop=stop,
+            failure=self._failure or self._timed_out(),
+            unlanded=self.host.unlanded,
         )
 
     def _timed_out(self) -> Failure | None:
@@ -191,7 +201,7 @@ class Conversation:
         await patience.append(self.journal, [Draft(body=folded, loop=self.loop)])
         await self.host.trim(folded.offset)
 
-    def _draft(self, body: GateResolved | InputReserved) -> Draft:
+    def _draft(self, body: GateResolved | InputReturned) -> Draft:
         return Draft(body=body, loop=self.loop, turn=self.turn)
 
     # --- what is said to the agent -----------------------------------------------------------------
@@ -200,7 +210,8 @@ class Conversation:
     def _open(self) -> OpenTurn:
         return self.journal.state.open_turns[self.turn]
 
-    def _wanted(self) -> Wanted:
+    async def _wanted(self) -> Wanted:
+        steer = await self._steering.prompts() if self.agent.capabilities.steer else ()
         open_turn, loop = self._open, self.journal.state.loops[self.loop]
         answers = tuple(
             GateAnswer(answer.name, answer.payload, answer.choice)
@@ -215,6 +226,7 @@ class Conversation:
                 content=self.content,
                 continues=open_turn.mode == "continue",
             ),
+            steer=steer,
             answers=answers,
             cancel=self.stop() is not None,
             session_durable=loop.provider_state in ("bound", "confirmed", "reseeded"),
@@ -225,7 +237,7 @@ class Conversation:
         fold = self.host.intake.fold
         if not self.host.alive or not self._stdin_open or fold.last_input < self.host.accepted_input:
             return False
-        item = fold.next(self._wanted())
+        item = fold.next(await self._wanted())
         if item is None:
             return False
         if self.merger.pending:  # Nothing is said to the agent before what it said is durable.
@@ -236,24 +248,45 @@ class Conversation:
 
     async def _write(self, item: InputLine | CloseStdin) -> None:
         seq = self.host.intake.fold.last_input + 1
-        if isinstance(item, InputLine) and item.carries is not None:
-            reserved = InputReserved(
-                generation=self.host.generation_name,
-                seq=seq,
-                key=item.carries,
-                digest=input_digest(item.line),
-            )
-            if self._open.reserved != reserved:
-                faults.point("turn.reserve.before_append")
-                await patience.append(self.journal, [self._draft(reserved)])
+        if isinstance(item, InputLine) and not await self._reserve(seq, item):
+            return
         faults.point("turn.input.before")
         refused = await self.host.write(seq, item)
         faults.point("turn.input.after")
         if refused == "closed":
             self._stdin_open = False  # It reads nothing more; how it ends decides.
         elif refused in _UNDELIVERABLE:
-            self._failure = Failure("protocol_error", _UNDELIVERABLE[refused])
+            await self._undelivered(item, _UNDELIVERABLE[refused])
+
+    async def _undelivered(self, item: InputLine | CloseStdin, why: str) -> None:
+        """What the agent can't be given ends the turn, but for an input that was only to join it."""
+        if isinstance(item, InputLine) and item.carries is not None and item.carries != self.turn:
+            back = InputReturned(request_id=item.carries, evidence=why)
+            await patience.append(self.journal, [self._draft(back)])
+        else:
+            self._failure = Failure("protocol_error", why)
             self._stdin_open = False
+
+    async def _reserve(self, seq: int, item: InputLine) -> bool:
+        """Name a line that carries an input in the journal; False when that was withdrawn meanwhile."""
+        key = item.carries
+        if key is None:
+            return True
+        reserved = InputReserved(
+            generation=self.host.generation_name, seq=seq, key=key, digest=input_digest(item.line)
+        )
+
+        def wanted(state: State) -> bool:
+            return key == self.turn or key in state.queue
+
+        def if_wanted(state: State) -> Proposal | None:
+            draft = reservation(state, state.open_turns[self.turn], reserved) if wanted(state) else None
+            return None if draft is None else Proposal((draft,))
+
+        if if_wanted(self.journal.state) is not None:
+            faults.point("turn.reserve.before_append")
+            await patience.decide(self.journal, if_wanted)
+        return wanted(self.journal.state)
 
     # --- deadlines ---------------------------------------------------------------------------------
 

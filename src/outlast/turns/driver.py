@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from outlast import faults
 from outlast.agents.contract import (
@@ -29,6 +29,7 @@ from outlast.turns.conversation import KILL_GRACE, Conversation, GatePolicy
 from outlast.turns.host import AgentHost, Hosting, SpoolLost
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.merge import TEXT_LIMIT, Merger, Place
+from outlast.turns.steering import Steering
 from outlast.turns.terminal import Ending, Stop, close
 
 LAUNCH_TRIES = 3
@@ -108,7 +109,7 @@ class LoopDriver:
         """Read what a dead agent left in its spool, then close the turn: by the agent's own end if it is
         there, else by `ending`."""
         merger = self._merger(turn)
-        ended_by_itself = False
+        ended_by_itself, whole = False, True
         try:
             for located in host.read_all():
                 merger.add(located)
@@ -116,9 +117,11 @@ class LoopDriver:
                 if merger.size > TEXT_LIMIT:
                     await patience.append(self.journal, merger.take())
         except SpoolLost as lost:
-            ending = Ending(interrupted=f"{ending.interrupted}, {lost}", then=ending.then)
+            ending, whole = Ending(interrupted=f"{ending.interrupted}, {lost}", then=ending.then), False
         if ended_by_itself and merger.ended is not None:
             ending = Ending(ended=merger.ended)
+        # A lost rest may have held an input that was given to it.
+        ending = replace(ending, unlanded=host.unlanded if whole else None)
         await self._append_terminal(turn, ending, merger.take())
         await host.forget()
 
@@ -162,7 +165,8 @@ class LoopDriver:
 
     def _merger(self, turn: str) -> Merger:
         place = Place(self.loop, turn, self.agent.kind)
-        return Merger(place, self.journal.state.loops[self.loop])
+        given = Steering(self.journal, turn).given
+        return Merger(place, self.journal.state.loops[self.loop], steered=given)
 
     def _draft(self, turn: str | None, body: object, cause: str | None = None) -> Draft:
         return Draft(body=body, loop=self.loop, turn=turn, cause=cause)  # type: ignore[arg-type]

@@ -198,6 +198,11 @@ class AgentHost:
                 return
             await asyncio.sleep(launch.POLL)
 
+    @property
+    def unlanded(self) -> frozenset[str]:
+        """Steers that it was given, as far as its spool has been read, and has not shown to have taken."""
+        return self.intake.fold.unsettled
+
     def idle_seconds(self) -> float:
         """Since the agent's newest frame, on the clock that the spool's times are of."""
         return (boottime() - self._last_frame_at) / 1e9

@@ -120,7 +120,7 @@ class Intake:
                 self._lingered = self._eof
             case ExitSeen(exit):
                 self.exit = replace(exit, lingered=self._lingered)
-                yield from self._new(self.fold.apply_exit(self.exit), True)
+                yield from self._new(self.fold.apply_exit(self.exit), end > self._journaled_frame)
             case _:
                 pass
 
@@ -162,6 +162,10 @@ class Intake:
     @property
     def _journaled_stdout(self) -> int:
         return self._journaled.stdout if self._journaled else -1
+
+    @property
+    def _journaled_frame(self) -> int:
+        return self._journaled.frame if self._journaled else -1
 
     @property
     def _journaled_input(self) -> int:

@@ -6,7 +6,7 @@ past it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,7 +14,9 @@ from outlast.agents.contract import (
     Failure,
     GateClosed,
     GateRequested,
+    Landed,
     Message,
+    NotLanded,
     Raw,
     SessionConfirmed,
     SessionLost,
@@ -35,6 +37,9 @@ from outlast.records.types import (
     GateOpened,
     GatePrepared,
     GateResolved,
+    InputJoined,
+    InputReturned,
+    ReplyInterrupted,
 )
 from outlast.state.model import Loop
 from outlast.turns.intake import Located
@@ -74,6 +79,8 @@ class Merger:
     place: Place
     provider: Loop
     """The loop as the journal has it: what is already known of the provider's session is not said again."""
+    steered: Callable[[str], bool] = lambda key: False
+    """Whether an input with this request id was given to the agent to join the turn, and is not decided."""
     drafts: list[Draft] = field(default_factory=list)
     ended: TurnEnded | None = None
     start_failed: Failure | None = None
@@ -91,7 +98,7 @@ class Merger:
         event, self._cursor = located.event, located.cursor
         match event:
             case Message():
-                self._text(event.role if event.role != "assistant" else "message", event.text, event.more)
+                self._message(event)
             case Raw():
                 self._raw(event.text, event.dropped)
             case ToolCall():
@@ -111,6 +118,8 @@ class Merger:
                 self._session(event)
             case GateRequested():
                 self._gate(event)
+            case Landed() | NotLanded():
+                self._landing(event)
             case GateClosed():
                 gate = gate_id(self.place.loop, self._cursor.generation, event.gate)
                 self._put(GateResolved(gate=gate, reason="abandoned", by=self.place.agent))
@@ -138,6 +147,13 @@ class Merger:
     def pending(self) -> bool:
         return bool(self.drafts) or self._open is not None
 
+    def _message(self, event: Message) -> None:
+        if event.cut:
+            self._put(ReplyInterrupted(text=_bounded(event.text, TEXT_LIMIT)))
+            self.size += len(event.text)
+        else:
+            self._text(event.role if event.role != "assistant" else "message", event.text, event.more)
+
     def _text(self, kind: str, text: str, more: bool) -> None:
         if self._open is not None and self._open.kind != kind:
             self._close_text()
@@ -147,6 +163,17 @@ class Merger:
         for full in self._open.add(text, more):
             self._put_text(kind, *full)
         self.progressed = True
+
+    def _landing(self, event: Landed | NotLanded) -> None:
+        """The turn's own prompt needs no record of it: the turn says what became of it."""
+        said = {d.body.request_id for d in self.drafts if isinstance(d.body, InputJoined | InputReturned)}
+        if event.key in said or not self.steered(event.key):
+            return
+        if isinstance(event, Landed):
+            self._put(InputJoined(request_id=event.key))
+        else:
+            self._put(InputReturned(request_id=event.key, evidence=event.reason))
+        self.urgent = True
 
     def _raw(self, text: str, left_out: int) -> None:
         kept = text[: max(0, RAW_CAP - self._raw_kept)]

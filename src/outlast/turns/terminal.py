@@ -30,6 +30,7 @@ from outlast.records.types import (
 )
 from outlast.state.model import OpenTurn, State
 from outlast.turns.receipt import receipt
+from outlast.turns.steering import Unlanded, decided, unknown
 
 Then = Literal["none", "retry", "continue", "hold", "ask", "quarantine"]
 AfterFailure = Literal["continue", "hold", "withdraw"]
@@ -64,6 +65,8 @@ class Ending:
     interrupted: str | None = None
     """Evidence of a crash that cut the turn off; a restore closes it."""
     then: Then = "none"
+    unlanded: Unlanded = None
+    """Of the inputs that were to join the turn."""
 
 
 def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailure = "continue") -> Proposal:
@@ -74,6 +77,7 @@ def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailur
         for gate in state.gates.values()
         if gate.turn == turn_id
     ]
+    drafts += decided(state, turn, ending.unlanded)
     bodies = _bodies(state, turn, ending, after_failure)
     stop = ending.stop
     settle: list[tuple[str, int]] = []
@@ -108,7 +112,7 @@ def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFa
         evidence = "the agent ended the turn as cancelled, nobody here asked for it"
         return [TurnInterrupted(index=turn.index, reason="cancelled", evidence=evidence)]
     failed = TurnFailed(receipt=receipt(max(turn.attempts, 1), ending.phase, _failure(ending)))
-    return [failed, *_after_failure(state, turn, after_failure)]
+    return [failed, *_after_failure(state, turn, ending, after_failure)]
 
 
 def _too_late(stop: Stop) -> CommandSettled:
@@ -161,11 +165,16 @@ def then_bodies(turn: OpenTurn, then: Then) -> list[Body]:
             return [TurnParked(reason="held", detail="asked"), gate]
 
 
-def _after_failure(state: State, turn: OpenTurn, rule: AfterFailure) -> list[Body]:
+def _after_failure(state: State, turn: OpenTurn, ending: Ending, rule: AfterFailure) -> list[Body]:
     if rule == "hold":
         return [LoopChanged(state="held", reason="after a failed turn")]
     if rule == "withdraw":
-        return [InputCancelled(request_id=queued, reason="withdrawn") for queued in state.queue]
+        parked = unknown(state, turn, ending.unlanded)
+        return [
+            InputCancelled(request_id=queued, reason="withdrawn")
+            for queued in state.queue
+            if queued not in parked
+        ]
     return []
 
 

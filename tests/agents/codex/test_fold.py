@@ -405,7 +405,7 @@ def test_a_process_that_dies_fails_the_turn_and_keeps_what_it_said(info: ExitInf
     lab.fold.apply_eof()
     closed, message, ended = lab.fold.apply_exit(info)
     assert closed == GateClosed(gate.gate)
-    assert message == Message("assistant", "half a reply", more=True)
+    assert message == Message("assistant", "half a reply", cut=True)
     assert isinstance(ended, TurnEnded)
     assert ended.failure is not None
     assert ended.failure.code == code

@@ -218,7 +218,7 @@ def test_a_cancelled_turn_ends_after_its_commands_are_stopped() -> None:
 
 
 def test_the_reply_that_a_cancel_cut_off_is_kept() -> None:
-    [cut] = [message for message in Replay("cancelled").all(Message) if message.more]
+    [cut] = [message for message in Replay("cancelled").all(Message) if message.cut]
     assert cut.text.startswith("ECHO 2: ")
 
 

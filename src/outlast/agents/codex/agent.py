@@ -53,8 +53,9 @@ class Codex:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Prompts carry a key that codex stores and gives back; one process serves many turns."""
-        return Capabilities(resume=True, message_key=True, many_turns=True)
+        """Prompts carry a key that codex stores and gives back; one process serves many turns and takes
+        inputs while one runs."""
+        return Capabilities(resume=True, steer=True, message_key=True, many_turns=True)
 
     def launch(self, context: LaunchContext) -> LaunchSpec:
         """The command to run. Raises AgentError when the program or CODEX_HOME is not there."""

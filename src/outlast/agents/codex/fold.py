@@ -16,8 +16,16 @@ from outlast.agents.codex.notices import apply_notice, apply_server_request
 from outlast.agents.codex.requests import ThreadSettings
 from outlast.agents.codex.responses import apply_response
 from outlast.agents.codex.state import State, prompt_name
-from outlast.agents.codex.turn import close_gates, end_turn, failed, tell_end
-from outlast.agents.codex.wire import Frame, InterruptParams, OpenParams, PromptParams, decode, decode_frame
+from outlast.agents.codex.turn import close_gates, end_turn, failed, not_landed, tell_end
+from outlast.agents.codex.wire import (
+    Frame,
+    InterruptParams,
+    OpenParams,
+    PromptParams,
+    SteerParams,
+    decode,
+    decode_frame,
+)
 from outlast.agents.contract import (
     AgentEvent,
     CloseStdin,
@@ -68,6 +76,11 @@ class CodexFold:
         return len(self._state.calls)
 
     @property
+    def unsettled(self) -> frozenset[str]:
+        """Keys of the steers that were written and have neither landed nor been refused."""
+        return frozenset(self._state.steers)
+
+    @property
     def ending(self) -> bool:
         """Codex will say no more, or can't serve the session."""
         return self._state.stdout_closed or self._state.stage == "failed"
@@ -100,6 +113,8 @@ class CodexFold:
             state.requests[seq] = "open"
         elif frame.method == "turn/start":
             self._apply_prompt(frame, seq)
+        elif frame.method == "turn/steer":
+            return self._apply_steer(frame, seq)
         elif frame.method == "turn/interrupt":
             asked = decode(frame.params, InterruptParams)
             state.interrupted = asked is not None and asked.turn_id == state.codex_turn
@@ -119,6 +134,19 @@ class CodexFold:
         state.codex_turn = None
         state.landed = state.interrupted = state.cleaning = False
         state.usage_before = state.usage
+        state.steered.clear()
+
+    def _apply_steer(self, frame: Frame, seq: int) -> list[AgentEvent]:
+        state = self._state
+        params = decode(frame.params, SteerParams)
+        key = (params.client_user_message_id if params is not None else None) or ""
+        state.steered.append(key)
+        state.steers[key] = seq
+        state.requests[seq] = "steer"
+        if params is None or params.expected_turn_id != state.codex_turn:
+            # Codex had told the turn's end before this was written to it.
+            return not_landed(state, key, "codex had ended the turn")
+        return []
 
     def _apply_answer(self, frame: Frame) -> list[AgentEvent]:
         if frame.id is None:
@@ -178,7 +206,7 @@ class CodexFold:
         if state.turn is None:
             return close_gates(state)
         state.interrupted = False
-        return end_turn(state, failed(classify_exit(info)))
+        return end_turn(state, failed(classify_exit(info)), died=True)
 
     # --- writing ---------------------------------------------------------------------------
 
@@ -199,6 +227,7 @@ class CodexFold:
             self._next_answer(wanted)
             or self._next_of_cancel(wanted, state.thread)
             or self._next_prompt(wanted, state.thread)
+            or self._next_steer(wanted, state.thread)
         )
 
     def _next_of_handshake(self) -> InputLine | None:
@@ -241,6 +270,18 @@ class CodexFold:
         if prompt_name(prompt.request_id, prompt.attempt) in state.sent:
             return None
         return requests.start_turn(state.last_input + 1, thread, prompt)
+
+    def _next_steer(self, wanted: Wanted, thread: str) -> InputLine | None:
+        state, prompt = self._state, wanted.prompt
+        # Not before the turn's own prompt is stored: the conversation keeps its order.
+        takes = state.codex_turn is not None and state.landed and state.ended is None
+        if prompt is None or prompt.request_id != state.turn or not takes or wanted.cancel:
+            return None
+        new = (steer for steer in wanted.steer if steer.request_id not in state.steered)
+        steer = next(new, None)
+        if steer is None or state.codex_turn is None:
+            return None
+        return requests.steer(state.last_input + 1, thread, state.codex_turn, steer)
 
 
 def _raw(line: bytes, size: int) -> Raw:

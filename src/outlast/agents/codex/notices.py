@@ -10,7 +10,7 @@ from outlast.agents.codex import items
 from outlast.agents.codex.failures import turn_failure
 from outlast.agents.codex.gates import gate_name, gate_request
 from outlast.agents.codex.state import Ended, State
-from outlast.agents.codex.turn import end_turn, failed
+from outlast.agents.codex.turn import cut_replies, end_turn, failed
 from outlast.agents.codex.wire import (
     DeltaNotice,
     ItemNotice,
@@ -102,6 +102,9 @@ def _item_started(state: State, params: msgspec.Raw) -> Events:
     item = notice.item
     if item.type in items.CALLS and notice.turn_id == state.codex_turn:
         state.calls[item.id] = items.bounded(items.call_input(item), _CHANGES_LIMIT) if item.changes else ""
+    if item.type == "agentMessage":
+        # Messages come one after another: one that is still not whole was cut off by a steer or an error.
+        return cut_replies(state, but=item.id)
     return items.started(item)
 
 
@@ -121,7 +124,12 @@ def _landing(state: State, notice: ItemNotice) -> list[AgentEvent]:
     prompt is stored (measured: 11 of 45 kills after it lost the prompt, none of 30 after
     `item/completed`)."""
     item = notice.item
-    if item.type != "userMessage" or item.client_id is None or item.client_id != state.turn or state.landed:
+    if item.type != "userMessage" or item.client_id is None:
+        return []
+    if item.client_id in state.steers:
+        state.requests.pop(state.steers.pop(item.client_id), None)
+        return [Landed(item.client_id)]
+    if item.client_id != state.turn or state.landed:
         return []
     state.landed = True
     return [Landed(item.client_id)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,13 +64,25 @@ def open_thread(seq: int, settings: ThreadSettings, resume: str | None) -> Input
 def start_turn(seq: int, thread: str, prompt: Prompt) -> InputLine:
     """Send a prompt. `outlast` in the frame is for our own fold: codex does not look at it."""
     texts = [_CONTINUE] if prompt.continues else [part.text for part in prompt.content]
-    params = {
-        "threadId": thread,
-        "clientUserMessageId": prompt.request_id,
-        "input": [{"type": "text", "text": text, "text_elements": []} for text in texts],
-    }
+    params = {"threadId": thread, "clientUserMessageId": prompt.request_id, "input": _input(texts)}
     frame = {"id": seq, "method": "turn/start", "params": params, "outlast": {"attempt": prompt.attempt}}
     return InputLine(encode_line(frame), carries=prompt.request_id)
+
+
+def steer(seq: int, thread: str, turn: str, prompt: Prompt) -> InputLine:
+    """Add an input to codex's running turn; refused by codex when another turn runs, or none."""
+    params = {
+        "threadId": thread,
+        "expectedTurnId": turn,
+        "clientUserMessageId": prompt.request_id,
+        "input": _input([part.text for part in prompt.content]),
+    }
+    frame = {"id": seq, "method": "turn/steer", "params": params}
+    return InputLine(encode_line(frame), carries=prompt.request_id)
+
+
+def _input(texts: Iterable[str]) -> list[dict[str, object]]:
+    return [{"type": "text", "text": text, "text_elements": []} for text in texts]
 
 
 def interrupt(seq: int, thread: str, turn: str) -> InputLine:

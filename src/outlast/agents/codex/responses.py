@@ -5,8 +5,8 @@ from __future__ import annotations
 from outlast.agents.codex.failures import prompt_failure, session_failure
 from outlast.agents.codex.requests import ThreadSettings
 from outlast.agents.codex.state import State
-from outlast.agents.codex.turn import end_turn, failed, tell_end
-from outlast.agents.codex.wire import Frame, RpcError, ThreadResult, TurnResult, decode, plain
+from outlast.agents.codex.turn import end_turn, failed, not_landed, tell_end
+from outlast.agents.codex.wire import Frame, RpcError, RpcId, ThreadResult, TurnResult, decode, plain
 from outlast.agents.contract import (
     AgentEvent,
     Failure,
@@ -18,6 +18,7 @@ from outlast.agents.contract import (
 
 _RANK = {"readOnly": 0, "read-only": 0, "workspaceWrite": 1, "workspace-write": 1}
 _FULL_ACCESS = 2
+_REASON_LIMIT = 300
 
 
 def apply_response(state: State, frame: Frame, settings: ThreadSettings) -> list[AgentEvent]:
@@ -32,6 +33,8 @@ def apply_response(state: State, frame: Frame, settings: ThreadSettings) -> list
         return _opened(state, frame, settings)
     if request == "turn":
         return _turn_accepted(state, frame)
+    if request == "steer" and frame.error is not None:
+        return _steer_refused(state, frame.id, frame.error)
     if request == "clean" and state.ended is not None:
         return tell_end(state)
     return []
@@ -99,6 +102,11 @@ def _turn_accepted(state: State, frame: Frame) -> list[AgentEvent]:
         if state.other_turn == state.codex_turn:
             state.other_turn = None
     return []
+
+
+def _steer_refused(state: State, request: RpcId | None, error: RpcError) -> list[AgentEvent]:
+    key = next((key for key, seq in state.steers.items() if seq == request), None)
+    return [] if key is None else not_landed(state, key, f"codex refused it: {error.message[:_REASON_LIMIT]}")
 
 
 def _start_failed(state: State, failure: Failure) -> list[AgentEvent]:

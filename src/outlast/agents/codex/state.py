@@ -11,7 +11,7 @@ from outlast.agents.codex.wire import RpcId, TokenCounts
 from outlast.agents.contract import Failure
 
 Stage = Literal["silent", "greeting", "greeted", "introduced", "opening", "ready", "failed"]
-Request = Literal["initialize", "open", "turn", "interrupt", "clean"]
+Request = Literal["initialize", "open", "turn", "steer", "interrupt", "clean"]
 
 _SENT_LIMIT = 64
 _PARTIAL_LIMIT = 64 * 1024
@@ -27,7 +27,8 @@ class Ended(msgspec.Struct, frozen=True):
 
 class State(msgspec.Struct):
     """The folded state. `stage` is how far the handshake has come; `sent` names the prompts written
-    lately."""
+    lately, `steered` the inputs written to join the running turn, `steers` those that have not landed, with
+    the id of the request."""
 
     last_input: int = 0
     stage: Stage = "silent"
@@ -38,6 +39,8 @@ class State(msgspec.Struct):
     confirmed: bool = False
     requests: dict[int, Request] = {}
     sent: list[str] = []
+    steered: list[str] = []
+    steers: dict[str, int] = {}
     turn: str | None = None
     codex_turn: str | None = None
     other_turn: str | None = None

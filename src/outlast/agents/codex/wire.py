@@ -167,6 +167,11 @@ class PromptParams(msgspec.Struct, frozen=True, rename="camel"):
     client_user_message_id: str | None = None
 
 
+class SteerParams(msgspec.Struct, frozen=True, rename="camel"):
+    expected_turn_id: str
+    client_user_message_id: str | None = None
+
+
 class InterruptParams(msgspec.Struct, frozen=True, rename="camel"):
     turn_id: str
 
