@@ -1,8 +1,10 @@
 """`outlast resume`, `plan`, `kill` and friends, after a crash and beside a living owner."""
 
+import os
+import pty
 import signal
 
-from tests.cli.support import Shell, interrupt, is_alive, until
+from tests.cli.support import Shell, interrupt, is_alive, on_terminal, reader, until
 
 WAITS = "[[say:at work]][[touch:here]][[wait:go]][[effect:{turn} {attempt}]]"
 
@@ -155,6 +157,18 @@ def test_an_interrupted_turn_is_not_executed_again_until_a_person_says_so(shell:
 
 
 def interrupt_pid(pid: int) -> None:
-    import os
-
     os.kill(pid, signal.SIGKILL)
+
+
+def test_a_person_sees_that_resume_waits_for_the_owner(shell: Shell) -> None:
+    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    master, slave = pty.openpty()
+    resumed = shell.start("resume", "s", "--wait", "30", **on_terminal(slave))
+    os.close(slave)
+    seen = reader(master)
+    until(lambda: "restoring session s" in seen(), "the moving line")
+    (shell.folder / "go").touch()
+    assert owner.wait(30) == 0
+    assert resumed.wait(30) == 0
+    os.close(master)

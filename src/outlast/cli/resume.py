@@ -63,11 +63,14 @@ def resume_command(session: str, wait: float, take_over: bool, as_json: bool) ->
 async def _resume(name: str, wait: float, take_over: bool, config: Config, screen: Screen) -> int:
     from outlast.cli.following import Showing, attendance_of, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
+    from outlast.cli.waiting import shown_when_long
 
     async with open_runtime(config) as runtime:
         found = await speakable(runtime.store, name)
         position = await position_of(runtime.store, runtime.session(found))
-        session = await runtime.restore(found, wait=wait, take_over=take_over)
+        session = await shown_when_long(
+            runtime.restore(found, wait=wait, take_over=take_over), f"restoring session {found}", screen
+        )
         presenter = JsonPresenter(screen) if screen.as_json else TextPresenter(screen)
         attendance = attendance_of(session, Showing("ask", presenter, screen, runtime.store, position))
         turns = Turns(session, presenter)
