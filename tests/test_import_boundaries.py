@@ -21,7 +21,7 @@ def modules_that_rules_name() -> list[str]:
 
 def check(root: Path, modules: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Hold a package `outlast` under `root`, with these modules by dotted name, against the real rules."""
-    named = {name: "" for name in modules_that_rules_name()} | modules
+    named = dict.fromkeys(modules_that_rules_name(), "") | modules
     for name, source in named.items():
         folder = root
         for package in ["outlast", *name.split(".")]:
