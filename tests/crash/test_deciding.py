@@ -1,4 +1,4 @@
-"""What people and configuration decide: cancel, kill, close, retry, skip, gates, `on_interrupt`, busy agents."""
+"""What people and configuration decide: cancel, kill, close, retry, skip, gates, `on_interrupt`, `when_busy`."""
 
 from __future__ import annotations
 
@@ -96,6 +96,7 @@ def test_cancel_then_run(place: Place) -> None:
     place.assert_effects_once("one", "two", "three")
 
 
+@pytest.mark.slow
 def test_cancelled_queue_goes_on_with_a_resume(place: Place) -> None:
     owner = in_mid_turn(place)
     command(place, "cancel")
@@ -131,6 +132,7 @@ def test_cancel_of_a_waiting_input(place: Place) -> None:
     place.assert_effects_once("one")
 
 
+@pytest.mark.slow
 def test_cancel_survives_its_owner(place: Place) -> None:
     """The owner dies before it has done it: the next one does, and settles it once."""
     owner = in_mid_turn(place)
@@ -226,6 +228,7 @@ def cut_off(place: Place, agent: str) -> None:
     kill_all(place)
 
 
+@pytest.mark.slow
 def test_on_interrupt_skip(place: Place) -> None:
     cut_off(place, "plain")
     assert place.call("resume", "job", "--json").outcomes == ["interrupted", "done"]
@@ -233,7 +236,9 @@ def test_on_interrupt_skip(place: Place) -> None:
     place.assert_effects_once("one 1", "two")
 
 
-@pytest.mark.parametrize(("agent", "mode"), [("retrying", "again"), ("continuing", "continue")])
+@pytest.mark.parametrize(
+    ("agent", "mode"), [("retrying", "again"), pytest.param("continuing", "continue", marks=pytest.mark.slow)]
+)
 def test_on_interrupt_retry_and_continue(place: Place, agent: str, mode: str) -> None:
     cut_off(place, agent)
     resumed = place.call("resume", "job", "--json")
@@ -249,6 +254,7 @@ def test_on_interrupt_retry_and_continue(place: Place, agent: str, mode: str) ->
     place.assert_effects_once("one 1", "one 2", "two")
 
 
+@pytest.mark.slow
 def test_on_interrupt_of_the_input_wins(place: Place) -> None:
     place.send("job", FIRST_HANGS, key="one", agent="plain", on_interrupt="retry")
     place.start("resume", "job")
@@ -258,6 +264,7 @@ def test_on_interrupt_of_the_input_wins(place: Place) -> None:
     place.assert_effects_once("one 1", "one 2")
 
 
+@pytest.mark.slow
 def test_on_interrupt_hold(place: Place) -> None:
     """Parked; the queue goes on; `skip` gives it up."""
     cut_off(place, "holding")
@@ -272,7 +279,8 @@ def test_on_interrupt_hold(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "effects"), [("retry", ("one 1", "one 2", "two")), ("skip", ("one 1", "two"))]
+    ("choice", "effects"),
+    [("retry", ("one 1", "one 2", "two")), pytest.param("skip", ("one 1", "two"), marks=pytest.mark.slow)],
 )
 def test_on_interrupt_ask(place: Place, choice: str, effects: tuple[str, ...]) -> None:
     """A gate offers the ways on; the queue goes on meanwhile; the answer decides."""
@@ -381,6 +389,7 @@ def test_second_approve(place: Place) -> None:
     assert (again.result, again.by) == ("taken", "alice")
 
 
+@pytest.mark.slow
 def test_answer_reaches_the_agent_once_although_its_owner_died(place: Place) -> None:
     """Killed between the recorded answer and the line that tells the agent: the next owner tells it."""
     owner, gate = asked_owner(place)
@@ -408,7 +417,10 @@ def test_gate_reasked_never(place: Place) -> None:
     place.assert_effects_once("one before", "one after")
 
 
-@pytest.mark.parametrize(("approve", "choice"), [("all", "allow_once"), ("never", "reject_once")])
+@pytest.mark.parametrize(
+    ("approve", "choice"),
+    [("all", "allow_once"), pytest.param("never", "reject_once", marks=pytest.mark.slow)],
+)
 def test_policy_decides_a_permission(place: Place, approve: str, choice: str) -> None:
     ran = place.call("run", "-a", "asking", "--session", "job", "--approve", approve, "--json", GATED)
     assert ran.status == 0, ran

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from tests.support.place import Place
 from tests.support.processes import Child, until
 
@@ -111,6 +112,7 @@ def test_both_die(place: Place) -> None:
     place.assert_effects_once("one", "two", "three")
 
 
+@pytest.mark.slow
 def test_all_die_at_once_with_shim_and_guard(place: Place) -> None:
     """Nobody is left to say how the agent ended: the turn is still closed, and not executed again."""
     in_mid_turn(place).kill()
@@ -123,6 +125,7 @@ def test_all_die_at_once_with_shim_and_guard(place: Place) -> None:
     place.assert_effects_once("one", "two", "three")
 
 
+@pytest.mark.slow
 def test_agent_that_ends_unowned_is_settled(place: Place) -> None:
     """The agent finishes while no runtime lives: its own end, read from the spool, is the turn's."""
     in_mid_turn(place).kill()

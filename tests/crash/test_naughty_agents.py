@@ -43,7 +43,7 @@ def grown_by(place: Place, prompt: str) -> int:
     "prompt",
     [
         pytest.param("[[flood:200]]", marks=pytest.mark.slow),
-        "[[flood:40]]",
+        pytest.param("[[flood:40]]", marks=pytest.mark.slow),
         "[[line:64]]",
         pytest.param("[[messages:200000]]", marks=pytest.mark.slow),
     ],
@@ -59,6 +59,7 @@ def test_huge_output(place: Place, prompt: str) -> None:
     assert sum(len(event.text) for event in raw) <= 2 * 64 * 1024
 
 
+@pytest.mark.slow
 def test_huge_output_of_an_agent_that_nobody_watches(place: Place) -> None:
     """The runtime dies while its agent floods; the next one catches up in bounded memory."""
     runtime = place.start(
@@ -88,7 +89,7 @@ def ends_with(place: Place, prompt: str, agent: str = "plain") -> tuple[str, Rec
     ("prompt", "code", "signal_number", "status"),
     [
         ("[[exit:0]]", "protocol_error", None, 0),
-        ("[[exit:3]]", "exit_nonzero", None, 3),
+        pytest.param("[[exit:3]]", "exit_nonzero", None, 3, marks=pytest.mark.slow),
         pytest.param("[[signal:11]]", "crashed", 11, None, marks=pytest.mark.slow),
         ("[[error:rate_limit_error:slow down]]", "rate_limited", None, None),
         pytest.param("[[nonce:wrong]][[done]][[exit:0]]", "protocol_error", None, 0, marks=pytest.mark.slow),
@@ -128,6 +129,7 @@ def test_never_settles(place: Place) -> None:
     assert error.code == "timeout_idle"
 
 
+@pytest.mark.slow
 def test_agent_that_closes_its_output_and_lives_on(place: Place) -> None:
     outcome, error = ends_with(place, "[[effect:{turn}]][[close-stdout]][[hang]]")
     assert outcome == "failed"
@@ -152,7 +154,7 @@ def test_orphan_shell(place: Place) -> None:
     assert place.effects.count("child one") <= 1
 
 
-@pytest.mark.parametrize("daemon", ["daemon", "hidden-daemon"])
+@pytest.mark.parametrize("daemon", [pytest.param("daemon", marks=pytest.mark.slow), "hidden-daemon"])
 def test_daemon_is_ended_with_the_turn(place: Place, daemon: str) -> None:
     """Also one that hides from the marker: it cannot leave its subreaper."""
     outcome, _ = ends_with(place, f"[[{daemon}:daemon-{{turn}}]][[wait:daemon-{{turn}}]][[say:left one]]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from tests.support.place import Place
 from tests.support.processes import Child, until
 
@@ -57,6 +58,7 @@ def test_zombie_writer(place: Place) -> None:
     assert_ran_once(place)
 
 
+@pytest.mark.slow
 def test_zombie_writer_beside_a_living_successor(place: Place) -> None:
     """It wakes while its successor's agent is at work: its START is refused, the other goes on."""
     place.send("job", MID_TURN, key="one")
@@ -76,6 +78,7 @@ def test_zombie_writer_beside_a_living_successor(place: Place) -> None:
     place.assert_effects_once("one")
 
 
+@pytest.mark.slow
 def test_sleeper_alone_wakes_after_its_shim_has_left(place: Place) -> None:
     """Nobody took over, but the machine slept for longer than an idle shim waits for its START: the owner
     that wakes starts another one, and the input runs once."""

@@ -53,6 +53,7 @@ def test_text_mangled(place: Place) -> None:
     assert said.lines[-1]["text"] == text
 
 
+@pytest.mark.slow
 def test_text_mangled_through_the_api(place: Place) -> None:
     text = HARD + "[[prompt:got]]"
     place.send("job", text, key="one")
@@ -90,7 +91,7 @@ def test_lone_surrogates_are_refused(place: Place) -> None:
     "name",
     [
         "with spaces, a ? a # a % and %41",
-        "\u00e9t\u00e9 \U0001f9d1\u200d\U0001f680 \u00fc",
+        pytest.param("\u00e9t\u00e9 \U0001f9d1\u200d\U0001f680 \u00fc", marks=pytest.mark.slow),
         pytest.param("a" * 200 + "/" + "b" * 200, marks=pytest.mark.slow),
     ],
     ids=["signs", "unicode", "long"],
@@ -131,7 +132,9 @@ def test_old_locale(place: Place) -> None:
     assert shown.status == 0, shown
 
 
-@pytest.mark.parametrize("way", ["| true", ">&-", "2>&-", "<&-"])
+@pytest.mark.parametrize(
+    "way", ["| true", ">&-", *(pytest.param(way, marks=pytest.mark.slow) for way in ("2>&-", "<&-"))]
+)
 def test_closed_pipe(place: Place, way: str) -> None:
     """The reader of the output goes away, or there never was one: the work is done all the same."""
     script = f'{{ "$@"; echo $? >status; }} {way}'
@@ -200,6 +203,7 @@ def test_full_disk_in_mid_turn(small: Place) -> None:
     small.assert_effects_once("one", "two")
 
 
+@pytest.mark.slow
 def test_full_disk_at_a_restore(small: Place) -> None:
     """The runtime dies, the disk is full, the next one says so; once there is space it attaches."""
     owner = small.start("run", "-a", "plain", "--session", "job", "--key", "one", MID_TURN)
@@ -219,6 +223,7 @@ def test_full_disk_at_a_restore(small: Place) -> None:
     small.assert_effects_once("one")
 
 
+@pytest.mark.slow
 def test_full_disk_at_the_start(small: Place) -> None:
     """Nothing fits: a clear error, and nothing half made once there is space."""
     filler = fill(small)
@@ -252,6 +257,7 @@ def test_read_only_disk(small: Place) -> None:
     small.assert_effects_once("one")
 
 
+@pytest.mark.slow
 def test_full_disk_kills_nobody_when_its_owner_dies_too(small: Place) -> None:
     """The owner dies while the disk is full: the agent's output waits in its pipe, not a line is lost."""
     owner = small.start("run", "-a", "plain", "--session", "job", "--key", "one", MID_TURN)

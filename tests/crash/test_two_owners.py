@@ -123,6 +123,7 @@ def test_same_key_with_another_text_collides(place: Place) -> None:
     place.assert_effects_once("K")
 
 
+@pytest.mark.slow
 def test_run_in_a_session_owned_elsewhere_sends_and_follows(place: Place) -> None:
     owner = place.start("run", "-a", "plain", "--session", "job", "--key", "one", "--json", HELD)
     place.until_there("started")
