@@ -76,14 +76,14 @@ def decided(state: State, turn: OpenTurn, unlanded: Unlanded) -> list[Draft]:
     """What became of the inputs that were to join `turn`, where the journal does not say it yet: the records
     that must stand before the turn's terminal."""
     drafts: list[Draft] = []
-    index, lost = state.loops[turn.loop].turns, unknown(state, turn, unlanded)
+    newest, lost = state.loops[turn.loop].turns, unknown(state, turn, unlanded)
     for entry in steered_into(state, turn.turn):
         if entry.request_id not in lost:
             back = InputReturned(request_id=entry.request_id, evidence="it was never written to the agent")
             drafts.append(Draft(body=back, loop=turn.loop, turn=turn.turn))
             continue
-        index += 1
-        drafts += _parked(state, turn, entry, index)
+        newest += 1 if entry.index is None else 0
+        drafts += _parked(state, turn, entry, newest if entry.index is None else entry.index)
     return drafts
 
 

@@ -28,10 +28,12 @@ from outlast.agents.codex import Codex
 from outlast.agents.contract import (
     AgentEvent,
     CloseStdin,
+    Delta,
     ExitInfo,
     FoldContext,
     GateAnswer,
     GateRequested,
+    Landed,
     LaunchContext,
     Prompt,
     SessionObserved,
@@ -305,6 +307,36 @@ def cancelled(lab: Lab) -> None:
     life.want(prompt=None, cancel=False)
     life.turn("r3", "go on")
     life.end()
+
+
+@scenario
+def steered(lab: Lab) -> None:
+    life = lab.life()
+
+    def begin(turn: str, text: str) -> None:
+        life.want(prompt=prompt(turn, text), steer=(), cancel=False)
+        life.until(Landed, lambda landed: landed.key == turn)
+
+    def steer(key: str) -> None:
+        life.want(steer=(prompt(key, f"{key} joins"),))
+
+    begin("r1", "[[tool:sleep 1; echo x]]")
+    life.until(ToolCall)
+    steer("s1")
+    life.until(TurnEnded)
+    begin("r2", "[[slow:30]] " + "words " * 40)
+    life.until(Delta)
+    steer("s2")
+    life.until(TurnEnded)
+    begin("r3", "[[tool:sleep 30; echo x]]")
+    life.until(ToolCall)
+    steer("s3")
+    life.want(cancel=True)
+    life.until(TurnEnded)
+    begin("r4", "[[tool:sleep 30; echo x]]")
+    life.until(ToolCall)
+    steer("s4")
+    life.kill()
 
 
 @scenario

@@ -22,6 +22,7 @@ from outlast.agents.contract import (
     InputLine,
     Landed,
     Message,
+    NotLanded,
     Prompt,
     Raw,
     SessionConfirmed,
@@ -609,3 +610,114 @@ def test_tokens_of_a_turn_that_codex_began_by_itself_are_not_the_next_turns() ->
     [ended] = lab.ends("t2")
     assert isinstance(ended, TurnEnded)
     assert ended.usage == {"total_tokens": 50}
+
+
+# --- steers ---------------------------------------------------------------------------------------
+
+
+def steer(lab: Lab, *keys: str, **wanted: Any) -> list[dict[str, Any]]:
+    """All that the fold writes when these inputs are to join the turn `r1`."""
+    steers = tuple(Prompt("r1", 1, key, (Content(text=f"text of {key}"),)) for key in keys)
+    return lab.write(prompt=a_prompt(), steer=steers, session_durable=True, **wanted)
+
+
+def test_a_steer_names_its_key_and_the_turn_that_it_may_join() -> None:
+    lab = Lab().ready().running()
+    [frame] = steer(lab, "s1")
+    assert (frame["method"], frame["id"]) == ("turn/steer", 5)
+    assert frame["params"] == {
+        "threadId": THREAD,
+        "expectedTurnId": "t1",
+        "clientUserMessageId": "s1",
+        "input": [{"type": "text", "text": "text of s1", "text_elements": []}],
+    }
+
+
+def test_a_steers_line_carries_its_input() -> None:
+    lab = Lab().ready().running()
+    wanted = Wanted(prompt=a_prompt(), steer=(a_prompt("s1"),), session_durable=True)
+    line = lab.fold.next(wanted)
+    assert isinstance(line, InputLine)
+    assert line.carries == "s1"
+
+
+def test_a_steer_is_written_once_and_each_in_its_order() -> None:
+    lab = Lab().ready().running()
+    assert [frame["params"]["clientUserMessageId"] for frame in steer(lab, "s1", "s2")] == ["s1", "s2"]
+    assert steer(lab, "s1", "s2") == []
+    assert lab.fold.unsettled == {"s1", "s2"}
+
+
+def test_the_answer_to_a_steer_is_no_landing_but_its_item_is() -> None:
+    lab = Lab().ready().running()
+    [frame] = steer(lab, "s1")
+    assert lab.answers(frame["id"], {"turnId": "t1"}) == []
+    item = {"type": "userMessage", "id": "u2", "clientId": "s1"}
+    assert lab.item("started", item) == []
+    assert lab.fold.unsettled == {"s1"}
+    assert lab.item("completed", item) == [Landed("s1")]
+    assert lab.item("completed", item) == []
+    assert lab.fold.unsettled == frozenset()
+    assert [type(event) for event in lab.ends()] == [SessionConfirmed, TurnEnded]
+
+
+def test_a_steer_that_codex_refuses_has_not_landed_and_is_not_offered_again() -> None:
+    lab = Lab().ready().running()
+    [frame] = steer(lab, "s1")
+    refused = lab.answers(frame["id"], error={"code": -32600, "message": "no active turn to steer"})
+    assert refused == [NotLanded("s1", "codex refused it: no active turn to steer")]
+    assert lab.fold.unsettled == frozenset()
+    assert steer(lab, "s1") == []
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_turn_that_ends_without_its_steer_has_not_taken_it(answered: bool) -> None:
+    lab = Lab().ready().running()
+    [frame] = steer(lab, "s1")
+    if answered:
+        lab.answers(frame["id"], {"turnId": "t1"})
+    assert NotLanded("s1", "codex ended the turn without it") in lab.ends()
+    assert lab.answers(frame["id"], error={"code": -32600, "message": "no active turn to steer"}) == []
+
+
+def test_a_steer_that_the_spool_has_after_the_turns_end_is_one_that_codex_refuses() -> None:
+    lab = Lab().ready().running()
+    line = lab.fold.next(Wanted(prompt=a_prompt(), steer=(a_prompt("s1"),), session_durable=True))
+    assert isinstance(line, InputLine)
+    lab.ends()
+    assert lab.fold.apply_in(line.line, 5) == [NotLanded("s1", "codex had ended the turn")]
+    assert lab.fold.unsettled == frozenset()
+
+
+def test_no_steer_before_the_prompt_is_stored_after_a_cancel_or_after_the_end() -> None:
+    lab = Lab().ready()
+    [prompt] = steer(lab, "s1")
+    assert prompt["method"] == "turn/start"
+    lab.answers(prompt["id"], {"turn": {"id": "t1", "items": [], "status": "inProgress"}})
+    assert steer(lab, "s1") == []
+    lab.item("completed", {"type": "userMessage", "id": "u", "clientId": "r1"})
+    assert [frame["method"] for frame in steer(lab, "s1", cancel=True)] == ["turn/interrupt"]
+    lab.ends(status="interrupted")
+    assert [frame["method"] for frame in steer(lab, "s1")] == ["thread/backgroundTerminals/clean"]
+
+
+def test_a_steer_dies_undecided_with_codex() -> None:
+    lab = Lab().ready().running()
+    steer(lab, "s1")
+    events = lab.fold.apply_exit(ExitInfo(None, 9))
+    assert [type(event) for event in events] == [TurnEnded]
+    assert lab.fold.unsettled == {"s1"}
+
+
+def test_a_message_that_a_new_one_replaces_was_cut_off() -> None:
+    """A steer and a broken stream make codex ask the model anew: the message before never becomes whole."""
+    lab = Lab().ready().running()
+    lab.item("started", {"type": "agentMessage", "id": "m1"})
+    lab.says("item/agentMessage/delta", itemId="m1", turnId="t1", delta="half")
+    assert lab.item("started", {"type": "agentMessage", "id": "m2"}) == [
+        Message("assistant", "half", cut=True)
+    ]
+    assert lab.item("completed", {"type": "agentMessage", "id": "m2", "text": "whole"}) == [
+        Message("assistant", "whole")
+    ]
+    assert [event for event in lab.ends() if isinstance(event, Message)] == []

@@ -21,6 +21,7 @@ from outlast.agents.contract import (
     GateRequested,
     Landed,
     Message,
+    NotLanded,
     Raw,
     SessionConfirmed,
     SessionLost,
@@ -220,6 +221,33 @@ def test_a_cancelled_turn_ends_after_its_commands_are_stopped() -> None:
 def test_the_reply_that_a_cancel_cut_off_is_kept() -> None:
     [cut] = [message for message in Replay("cancelled").all(Message) if message.cut]
     assert cut.text.startswith("ECHO 2: ")
+
+
+def test_a_steer_lands_in_the_turn_that_it_joined_and_the_turn_ends_once() -> None:
+    replay = Replay("steered")
+    assert [landed.key for landed in replay.all(Landed)] == ["r1", "s1", "r2", "s2", "r3", "r4"]
+    assert [end.turn for end in replay.all(TurnEnded)] == ["r1", "r2", "r3", "r4"]
+    assert replay.all(Message)[0].text == "ECHO 2: s1 joins"
+
+
+def test_the_reply_that_a_steer_cut_off_stands_before_the_one_that_came_instead() -> None:
+    cut, whole = Replay("steered").all(Message)[1:3]
+    assert cut.cut
+    assert cut.text.startswith("ECHO ")
+    assert whole == Message("assistant", "ECHO 4: s2 joins")
+
+
+def test_a_steer_that_codex_drops_with_its_turn_is_told_before_the_turns_end() -> None:
+    replay = Replay("steered")
+    assert replay.all(NotLanded) == [NotLanded("s3", "codex ended the turn without it")]
+    told = replay.events.index(replay.all(NotLanded)[0])
+    assert told < replay.events.index(replay.ends()["r3"])
+
+
+def test_what_a_killed_codex_had_of_a_steer_stays_unsettled() -> None:
+    replay = Replay("steered")
+    assert replay.fold.unsettled == {"s4"}
+    assert "s4" not in {event.key for event in replay.all(NotLanded)}
 
 
 def test_no_trace_call_a_call_that_started_is_told_although_the_process_was_killed() -> None:

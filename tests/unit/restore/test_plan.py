@@ -1,6 +1,7 @@
 """What a restore decides: a table of the rules, and that every crash state has a plan that closes it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,9 +18,11 @@ from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
 from outlast.state.fold import apply, digest, fold
 from outlast.state.model import State
 from outlast.testing.journals import GeneratedJournal, JournalBuilder, journals
+from outlast.turns.steering import Unlanded
 from outlast.turns.terminal import Ending, close
 
 LOOP = "main"
+NOTHING: frozenset[str] = frozenset()
 KILLED = ExitInfo(status=None, signal=9)
 
 
@@ -152,8 +155,16 @@ def agent_facts(draw: st.DrawFn) -> AgentFacts:
     )
 
 
-def carried_out(state: State, seen: Facts, chosen: RestorePlan) -> State:
-    """The state after the restore that `chosen` describes, by the restore's own record makers."""
+def unlanded_of(state: State) -> st.SearchStrategy[Unlanded]:
+    """Any of the inputs that were given to an agent, all of them, or a spool that cannot tell."""
+    given = [entry.request_id for entry in state.queue.values() if entry.reserved is not None]
+    some = st.just(NOTHING) if not given else st.frozensets(st.sampled_from(given))
+    return st.one_of(st.none(), some)
+
+
+def carried_out(state: State, seen: Facts, chosen: RestorePlan, unlanded: Unlanded = None) -> State:
+    """The state after the restore that `chosen` describes, by the restore's own record makers. `unlanded`:
+    what the agent's spool says of the inputs that were to join the turn."""
     epoch = state.epoch + 1
     state = _after(
         state,
@@ -171,6 +182,7 @@ def carried_out(state: State, seen: Facts, chosen: RestorePlan) -> State:
             ending = slow_ending(turn, seen.agents[turn.loop])
             if turn.action == "settle":
                 ending = Ending(ended=TurnEnded(turn.turn))
+            ending = replace(ending, unlanded=unlanded)
             state = _after(state, close(state, turn.turn, ending).drafts)
     state = _after(state, closing_gates(state, chosen))
     return _after(state, [Draft(RestoreDone(took_ms=0))])
@@ -199,7 +211,7 @@ def test_every_prefix_has_a_plan_that_leaves_no_turn_of_an_earlier_owner_open(
     if chosen.starts:
         return
     inputs_before = set(state.queue) | set(state.open_turns) | set(state.parked)
-    after = carried_out(state, seen, chosen)
+    after = carried_out(state, seen, chosen, data.draw(unlanded_of(state)))
     attached = {turn.turn for turn in chosen.turns if turn.action == "attach"}
     reopened = {turn.turn for turn in chosen.turns if turn.then in ("retry", "continue")}
     assert set(after.open_turns) == attached | reopened
@@ -207,6 +219,9 @@ def test_every_prefix_has_a_plan_that_leaves_no_turn_of_an_earlier_owner_open(
     settled = {turn.turn for turn in chosen.turns if turn.action == "settle"}
     known_after = set(after.queue) | set(after.open_turns) | set(after.parked) | unsuccessful | settled
     assert inputs_before <= known_after
+    # Whether a steer landed is decided, unless its turn goes on.
+    undecided = {entry.joins for entry in after.queue.values() if entry.reserved is not None}
+    assert undecided <= attached
     # What the restore wrote needs no second one: with the same facts nothing is closed again.
     again = plan(after, seen)
     assert {t.turn for t in again.turns if t.action != "return"} <= attached

@@ -21,6 +21,13 @@ RETURNED = t.InputReturned(request_id="a", evidence="no input frame")
 ANSWERED = t.GateResolved(gate="q", reason="answered", answer="yes", by="alice")
 SKIPPED = t.CommandSettled(request_id="c", command="skip", outcome="done")
 
+
+def steered(journal: JournalBuilder) -> JournalBuilder:
+    """Turn `a` runs and its agent was about to be given `b`."""
+    reserved = t.InputReserved(generation="g", seq=2, key="b", digest="d")
+    return journal.running("a").accept("b").add(reserved, turn="a")
+
+
 # The last record of each journal is the wrong one.
 VIOLATIONS: dict[str, tuple[Spell, str]] = {
     # 1: epochs, fences
@@ -126,6 +133,8 @@ VIOLATIONS: dict[str, tuple[Spell, str]] = {
         lambda j: j.accept("b").add(t.InputJoined(request_id="b"), turn="a"),
         "not open",
     ),
+    "a turn that ends while a steer is undecided": (lambda j: steered(j).done("a"), "not decided"),
+    "a turn that is parked while a steer is undecided": (lambda j: steered(j).park("a"), "not decided"),
     # 5: gates
     "a gate answered twice": (
         lambda j: j.running("a").ask("a", "q").add(ANSWERED, ANSWERED),

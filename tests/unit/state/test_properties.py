@@ -41,13 +41,22 @@ def queued(turn: ExpectedTurn) -> tuple[object, ...]:
         turn.attempts,
         turn.since_progress,
         None if turn.mode == "first" else turn.mode,
+        turn.given,
     )
 
 
 def check_open(state: State, expected: Expected) -> None:
     """The open things of the state are those of the model."""
     assert [
-        (q.request_id, q.on_interrupt, q.index, q.attempts, q.since_progress, q.retried)
+        (
+            q.request_id,
+            q.on_interrupt,
+            q.index,
+            q.attempts,
+            q.since_progress,
+            q.retried,
+            q.reserved is not None,
+        )
         for q in state.queue.values()
     ] == [queued(turn) for turn in expected.queue]
     turn = expected.running

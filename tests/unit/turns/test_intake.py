@@ -6,7 +6,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.agents import Command
+from outlast.agents import Codex, Command
 from outlast.agents.contract import ExitInfo, FoldContext, Message, TurnEnded
 from outlast.records.envelope import Cursor
 from outlast.records.types import AgentStateFolded
@@ -98,6 +98,29 @@ def test_a_stored_state_goes_on_where_it_was_stored(messages: list[str], edges: 
 def test_the_end_of_the_turn_is_seen_once() -> None:
     ends = [x for x in fed(intake(), spool(lines(["a"]), [])) if isinstance(x.event, TurnEnded)]
     assert [end.event.turn for end in ends if isinstance(end.event, TurnEnded)] == ["t"]
+
+
+def test_what_the_exit_said_is_taken_once() -> None:
+    """An owner that dies between the last words and the terminal leaves a cursor behind them: the next one is
+    told the turn's end again, and nothing else."""
+    agent = Codex()
+    said = b'{"method":"item/agentMessage/delta","params":{"threadId":"x","itemId":"m","delta":"ha"}}\n'
+    opening = b'{"id":1,"method":"thread/start","params":{}}\n'
+    opened = b'{"id":1,"result":{"thread":{"id":"x"}}}\n'
+    prompt = (
+        b'{"id":2,"method":"turn/start","params":{"threadId":"x","clientUserMessageId":"t","input":[]}}\n'
+    )
+    frames: list[tuple[Seen, int, int]] = [
+        (InputSeen(opening, 1), 0, 100),
+        (OutputSeen(opened, 0), 100, 200),
+        (InputSeen(prompt, 2), 200, 300),
+        (OutputSeen(said, len(opened)), 300, 400),
+        (ExitSeen(ExitInfo(status=None, signal=9)), 400, 440),
+    ]
+    whole = fed(Intake(agent.fold(CONTEXT), "g", agent.line_limit, None, None, prompt=2), frames)
+    assert Message("assistant", "ha", cut=True) in [item.event for item in whole]
+    again = fed(Intake(agent.fold(CONTEXT), "g", agent.line_limit, whole[-1].cursor, None, prompt=2), frames)
+    assert [type(item.event) for item in again] == [TurnEnded]
 
 
 def test_an_agent_that_closed_its_output_and_lived_on_was_not_cancelled() -> None:

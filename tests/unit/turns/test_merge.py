@@ -2,7 +2,9 @@
 
 from outlast.agents.contract import (
     GateRequested,
+    Landed,
     Message,
+    NotLanded,
     Raw,
     SessionConfirmed,
     SessionObserved,
@@ -17,6 +19,9 @@ from outlast.records.types import (
     Choice,
     GateOpened,
     GatePrepared,
+    InputJoined,
+    InputReturned,
+    ReplyInterrupted,
 )
 from outlast.state.model import Loop
 from outlast.turns.intake import Located
@@ -59,6 +64,46 @@ def test_pieces_of_one_message_are_joined_without_a_break() -> None:
     into = merger()
     put(into, Message("assistant", "Hel", more=True), Message("assistant", "lo"))
     assert texts(into.take()) == [("Hello", False)]
+
+
+def test_a_reply_that_was_cut_off_is_kept_apart_from_messages() -> None:
+    into = merger()
+    put(
+        into,
+        Message("assistant", "one"),
+        Message("assistant", "two is ha", cut=True),
+        Message("assistant", "3"),
+    )
+    before, cut, after = (draft.body for draft in into.take())
+    assert cut == ReplyInterrupted(text="two is ha")
+    assert (before, after) == (
+        AgentEventRecorded(kind="message", text="one"),
+        AgentEventRecorded(kind="message", text="3"),
+    )
+
+
+def test_a_long_reply_that_was_cut_off_is_bounded() -> None:
+    into = merger()
+    put(into, Message("assistant", "x" * (TEXT_LIMIT + 5), cut=True))
+    (cut,) = (draft.body for draft in into.take())
+    assert isinstance(cut, ReplyInterrupted)
+    assert cut.text.endswith("(5 more characters)")
+
+
+def test_a_steer_that_landed_joins_and_one_that_did_not_goes_back_each_once() -> None:
+    into = merger()
+    into.steered = {"s1", "s2"}.__contains__
+    put(into, Landed("s1"), Landed("s1"), NotLanded("s2", "refused"), NotLanded("s1", "ended"))
+    assert [draft.body for draft in into.take()] == [
+        InputJoined(request_id="s1"),
+        InputReturned(request_id="s2", evidence="refused"),
+    ]
+
+
+def test_the_landing_of_the_turns_own_prompt_is_no_record() -> None:
+    into = merger()
+    put(into, Landed("t"), Landed("an older one"), NotLanded("another", "refused"))
+    assert into.take() == []
 
 
 def test_text_stands_before_the_call_that_came_after_it() -> None:

@@ -23,6 +23,8 @@ class ExpectedTurn:
     mode: str = "first"
     attempt: t.TurnAttemptStarted | None = None
     reserved: bool = False
+    given: bool = False
+    """It was reserved for the agent to join the running turn, and waits until that is decided."""
     calls: list[str] = field(default_factory=list)
     before_parked: str = ""
     """The outcome that a skip leaves: that of the end before it was parked, else `cancelled`."""

@@ -10,13 +10,11 @@ from outlast.records import types as t
 from outlast.records.envelope import Draft
 from outlast.testing.journals import bodies
 from outlast.testing.journals.expected import ExpectedTurn
-from outlast.testing.journals.ledger import LOOP, Ledger
-
-MOST_WAITING = 4
-"""Inputs in the queue, and parked turns: what grows without bound would hide what must not."""
+from outlast.testing.journals.ledger import LOOP
+from outlast.testing.journals.steers import MOST_WAITING, Steers
 
 
-class JournalWriter(Ledger):
+class JournalWriter(Steers):
     """Writes one session's journal, move by move."""
 
     def __init__(self, pick: Callable[[int], int], session: str = "session") -> None:
@@ -45,8 +43,9 @@ class JournalWriter(Ledger):
             yield from self._idle_moves()
         if len(e.queue) < MOST_WAITING:
             yield from [self._accept] * 2
-        if e.queue:
-            yield partial(self._cancel_input, e.queue[self._pick(len(e.queue))])
+        waiting = [entry for entry in e.queue if not entry.given]
+        if waiting:
+            yield partial(self._cancel_input, waiting[self._pick(len(waiting))])
         yield self._crash
 
     def _idle_moves(self) -> Iterator[Callable[[], None]]:
@@ -80,8 +79,11 @@ class JournalWriter(Ledger):
             yield from [partial(self._call, turn)] * 5
             yield from [partial(self._done, turn)] * 4
             yield partial(self._bind, turn)
-            if e.queue:
-                yield partial(self._join, turn)
+            if len(self._given()) < len(e.queue):
+                yield from [partial(self._give, turn)] * 2
+            if self._given():
+                yield from [partial(self._join, turn)] * 2
+                yield partial(self._give_back, turn)
             if not e.gates:
                 yield from [partial(self._ask, turn)] * 2
         for gate in e.gates:
@@ -130,6 +132,7 @@ class JournalWriter(Ledger):
                 request_id=turn.request,
                 content=[t.Content(text=f"text {self._accepted}\r\n\0 ✓")],
                 on_interrupt=turn.on_interrupt,
+                joins=self.expected.running.request if self.expected.running and self._pick(2) else None,
             ),
             loop=LOOP,
             cause=turn.request,
@@ -145,12 +148,6 @@ class JournalWriter(Ledger):
         self.expected.queue.remove(turn)
         self.expected.outcomes[turn.request] = "cancelled"
         self._write(self._of_loop(t.InputCancelled(request_id=turn.request, reason="withdrawn")))
-
-    def _join(self, turn: ExpectedTurn) -> None:
-        joined = self.expected.queue.pop(0)
-        del self.expected.outcomes[joined.request]
-        self._last_input += 1
-        self._write(self._of_output(t.InputJoined(request_id=joined.request), turn))
 
     def _start(self) -> None:
         self._write(self._started(self.expected.queue[0]))
@@ -259,6 +256,7 @@ class JournalWriter(Ledger):
 
     def _ended(self, turn: ExpectedTurn, outcome: str, terminal: Draft) -> list[Draft]:
         e = self.expected
+        decided = self._decided(turn)
         e.running = None
         e.outcomes[turn.request] = outcome
         turn.calls = []
@@ -270,7 +268,7 @@ class JournalWriter(Ledger):
         else:
             e.unsuccessful, e.outcome = turn, outcome
         gates = self._closed_gates(turn)
-        return [*gates, terminal] if self._pick(2) else [terminal, *gates]
+        return [*decided, *gates, terminal] if self._pick(2) else [*decided, terminal, *gates]
 
     def _done(self, turn: ExpectedTurn) -> None:
         done = self._of_output(t.TurnDone(stop_reason="end_turn", usage={"tokens": 5}), turn)
