@@ -15,6 +15,7 @@ from outlast.records.types import (
     CallObserved,
     Fence,
     GateResolved,
+    InputJoined,
     InputReturned,
     Receipt,
     ReplyInterrupted,
@@ -69,6 +70,10 @@ class LiveText:
         self._ahead = shown[at:]
         return ""
 
+    def cut(self, text: str) -> None:
+        """A reply that was cut off is durable: what was shown after it belongs to the next one."""
+        self._ahead = self._ahead.removeprefix(text) if self._ahead.startswith(text) else ""
+
     @property
     def pending(self) -> bool:
         """Something was shown whose record is still to come."""
@@ -91,8 +96,11 @@ def pieces_of(record: Record, live: LiveText) -> Iterator[Piece]:
             yield Piece("dim", first_line(body.text))
         return
     line = describe(record)
-    if line is not None:
+    if isinstance(body, ReplyInterrupted):
+        live.cut(body.text)
+    elif line is not None and not isinstance(body, InputJoined):
         live.drop()
+    if line is not None:
         yield line
 
 
@@ -116,6 +124,10 @@ def _retried(record: Record, body: TurnRetried) -> Piece:
 
 def _returned(record: Record, body: InputReturned) -> Piece:
     return Piece("notice", f"input {short(body.request_id)} is back in its place: {body.evidence}")
+
+
+def _joined(record: Record, body: InputJoined) -> Piece:
+    return Piece("notice", f"input {short(body.request_id)} has joined turn {short(record.turn)}")
 
 
 def _failed(record: Record, body: TurnFailed) -> Piece:
@@ -150,6 +162,7 @@ _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece]] = {
     TurnAttached: _attached,
     TurnRetried: _retried,
     InputReturned: _returned,
+    InputJoined: _joined,
     TurnFailed: _failed,
     TurnInterrupted: _interrupted,
     TurnParked: _parked,
