@@ -23,6 +23,7 @@ from outlast.records.types import (
     TurnInterrupted,
     TurnParked,
     TurnRetried,
+    TurnStarted,
 )
 from outlast.runtime.client import Client
 from outlast.runtime.handles import Answer, Settled
@@ -148,6 +149,23 @@ def test_cancel_survives_its_owner(place: Place) -> None:
     assert not place.ask(lambda client: client.store.pending("job"))
     place.call("resume", "job")
     place.journal("job").assert_every_input_ends_once()
+
+
+def test_command_to_a_session_without_owner_begins_no_turn(place: Place) -> None:
+    """Whoever cancels, kills or closes comes for that alone: the work that waits is left to its owner."""
+    owner = in_mid_turn(place)
+    owner.kill()
+    place.go()
+    until(lambda: not place.leftovers, "the agent has finished by itself")
+    late = place.call("cancel", "job", "--json")
+    assert (late.status, json.loads(late.stdout)["result"]) == (0, "too_late"), late
+    journal = place.journal("job")
+    assert journal.the(TurnDone).stop_reason == "end_turn"
+    assert not journal.bodies(TurnStarted, "two")
+
+    assert place.call("resume", "job", "--json").outcomes == ["done"]
+    place.journal("job").assert_every_input_ends_once()
+    place.assert_effects_once("one", "two")
 
 
 def test_kill_ends_the_whole_tree(place: Place) -> None:

@@ -36,6 +36,8 @@ AFTER_THE_INPUT = (
     "turn.events.after_append",
     "turn.terminal.before_append",
     "turn.terminal.after_append",
+    "actor.finish.before",
+    "actor.finish.after",
 )
 IN_A_RESTORE = (
     "restore.probe.before",

@@ -142,6 +142,25 @@ def test_agent_that_ends_unowned_is_settled(place: Place) -> None:
     place.assert_effects_once("one", "two", "three")
 
 
+@pytest.mark.parametrize(
+    "moment", ["actor.finish.before", pytest.param("actor.finish.after", marks=pytest.mark.slow)]
+)
+def test_queue_lost_at_the_last_moment(place: Place, moment: str) -> None:
+    """An input that is sent while its owner is leaving is run by it all the same: the sender saw an owner, so
+    that nobody else would come for it; and what has begun is not ended by the leaving."""
+    place.send("job", QUICK, key="one")
+    owner = place.start("resume", "job", "--json", faults=f"{moment}=stop")
+    owner.wait_stopped()
+    place.send("job", QUICK, key="two")
+    owner.go_on()
+
+    assert owner.wait().outcomes == ["done", "done"]
+    journal = place.journal("job")
+    assert not journal.bodies(TurnInterrupted)
+    journal.assert_every_input_ends_once()
+    place.assert_effects_once("one", "two")
+
+
 def test_claim_gap(place: Place) -> None:
     """Killed between the recorded attempt and the agent's start: the input is back in its place, before the
     others, and runs once."""

@@ -101,21 +101,23 @@ def _owning(name: str, as_json: bool, order: Order, said: Said, *, force: bool =
 
 
 async def _take_and_order(config: Config, name: str, order: Order, *, force: bool) -> tuple[str, Settled]:
-    """The order goes to the inbox first, so that whoever owns the session, or takes it over, carries it out
-    before anything else. Of a session that nobody owns the lease is taken for it and given back."""
+    """Of a session that nobody owns the lease is taken for the order and given back: no turn is begun for
+    it, and an agent that is still at work then is left at work."""
     async with open_runtime(config) as runtime:
         session = runtime.session(await runtime.store.find(name))
+        await runtime.visit(session.id)
         asked = asyncio.ensure_future(order(session))
         if force:
             done, _ = await asyncio.wait([asked], timeout=HANGS_AFTER)
             if not done:
-                await runtime.restore(session.id, take_over=True)
+                await runtime.visit(session.id, take_over=True)
         settled = await asked
-        if settled.result == "queued" and await runtime.own(session.id) is not None:
+        if settled.result == "queued" and await runtime.visit(session.id) is not None:
             await session.quiet()
             settled = type(settled)("done")
-        if runtime.actor(session.id) is not None:
-            await session.finish()
+        actor = runtime.actor(session.id)
+        if actor is not None:
+            await (session.detach() if actor.state.running else session.finish())
         return session.id, settled
 
 

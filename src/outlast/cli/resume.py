@@ -84,9 +84,10 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
 
 
 async def _drain(runtime: Runtime, session: Session, attendance: Attendance) -> None:
-    await session.quiet()
+    from outlast.cli.run import leave_idle
+
+    await leave_idle(runtime, session)
     await attendance.progress.reached((await runtime.store.tip(session.id)).seq)
-    await session.finish()
 
 
 class Turns:

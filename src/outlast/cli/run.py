@@ -145,10 +145,21 @@ async def _attend(runtime: Runtime, session: Session, turn: Turn, showing: Showi
 
 async def leave_idle(runtime: Runtime, session: Session) -> None:
     """If this process owns the session: let the queue drain, end the agent, verified, and give the lease
-    back."""
-    if runtime.actor(session.id) is not None:
+    back. What was sent to it in that moment is not left behind: whoever sent it saw an owner."""
+    while runtime.actor(session.id) is not None:
         await session.quiet()
         await session.finish()
+        if await _work_is_left(runtime, session):
+            await runtime.own(session.id)
+
+
+async def _work_is_left(runtime: Runtime, session: Session) -> bool:
+    from outlast.store.contract import CatalogQuery
+
+    for row in await runtime.store.list(CatalogQuery(prefix=session.id)):
+        if row.entry.session == session.id:
+            return bool(row.pending) or (row.entry.queued > 0 and row.entry.state == "idle")
+    return False
 
 
 async def _session_name(request: RunRequest, runtime: Runtime) -> str | None:

@@ -44,6 +44,8 @@ class SessionActor:
     driver: LoopDriver
     attached: str | None = None
     """The turn that the restore attached to a living agent."""
+    begins: bool = True
+    """False: it came for commands alone and leaves the work that waits to the next owner."""
     failure: BaseException | None = None
     """Why it ended, if it did not leave on purpose."""
     _task: asyncio.Task[None] | None = None
@@ -52,6 +54,8 @@ class SessionActor:
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
     _closing: Entry | None = None
     _stopping: bool = False
+    _leaving: bool = False
+    """It begins nothing more; a turn that is at work goes on to its end."""
     _idle_since: float | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -72,10 +76,11 @@ class SessionActor:
     async def _run(self) -> None:
         try:
             with self.store.changes(self.name) as self._bell:
-                while not self._stopping:
+                while not self._over:
                     self._bell.clear()
                     await self._step()
-                    await self._wait()
+                    if not self._over:
+                        await self._wait()
         except LeaseLostError as lost:
             self.failure = lost
             await self._drop()
@@ -85,6 +90,10 @@ class SessionActor:
         finally:
             self._quiet.set()
             self.ended.set()
+
+    @property
+    def _over(self) -> bool:
+        return self._stopping or (self._leaving and self._turn is None)
 
     async def _step(self) -> None:
         await self._reap()
@@ -138,7 +147,7 @@ class SessionActor:
 
     def _note_quiet(self, deferred: bool) -> None:
         root = self.state.loops[self.state.root or ""]
-        waiting = bool(self.state.queue) and not root.held
+        waiting = bool(self.state.queue) and not root.held and self.begins
         if self._turn is None and not waiting and not deferred:
             self._quiet.set()
         else:
@@ -208,13 +217,16 @@ class SessionActor:
             return
         root = self.state.loops[self.state.root]
         turn = self.state.running
+        attached = turn is not None and self.attached == turn.turn
+        if self._leaving or not (self.begins or attached):
+            return
         if turn is None:
             queued = next(iter(self.state.queue.values()), None)
             if queued is None or root.held:
                 return
             turn = await self._begin(queued)
         content = await self.content(turn.input_seq)
-        attached, self.attached = self.attached == turn.turn, None
+        self.attached = None
         work = self.driver.go_on if attached and self.driver.host is not None else self.driver.run
         self._turn = asyncio.create_task(work(turn.turn, content), name=f"turn {turn.turn}")
 
@@ -265,14 +277,20 @@ class SessionActor:
         self._stopping = True
 
     async def finish(self) -> None:
-        """With nothing left to do: end the agent, verified, and release the lease without SessionStopped."""
-        await self._leave(end_agent=True)
+        """Begin no more turns, let the one that is at work end, then end the agent, verified, and release the
+        lease without SessionStopped. Work that comes meanwhile waits for the next owner."""
+        if self.ended.is_set():
+            return
+        faults.point("actor.finish.before")
+        self._leaving = True
+        self._bell.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        await self._let_go(end_agent=True)
+        faults.point("actor.finish.after")
 
     async def detach(self) -> None:
         """Leave at once: the agent goes on under its shim, the next owner attaches."""
-        await self._leave(end_agent=False)
-
-    async def _leave(self, *, end_agent: bool) -> None:
         if self.ended.is_set():
             return
         self._stopping = True
@@ -280,6 +298,9 @@ class SessionActor:
         if self._task is not None and not (await asyncio.wait([self._task], timeout=LEAVE_PATIENCE))[0]:
             self._task.cancel()  # It waits for space on a full disk; nothing that is stored is lost by that.
             await asyncio.wait([self._task])
+        await self._let_go(end_agent=False)
+
+    async def _let_go(self, *, end_agent: bool) -> None:
         await self._cancel_turn()
         if self.failure is None and self._closing is None:
             if end_agent:

@@ -105,15 +105,23 @@ class Runtime:
 
     async def own(self, session: str) -> Session | None:
         """Like `restore` without touching a held queue; None when somebody else owns it."""
+        return await self._own_unless_held(RestoreRequest(session))
+
+    async def visit(self, session: str, *, take_over: bool = False) -> Session | None:
+        """Own the session for commands alone: an agent at work is attached to, no turn is begun. None when
+        somebody else owns it."""
+        return await self._own_unless_held(RestoreRequest(session, take_over=take_over), begins=False)
+
+    async def _own_unless_held(self, request: RestoreRequest, *, begins: bool = True) -> Session | None:
         try:
-            await self._own(RestoreRequest(session))
+            await self._own(request, begins=begins)
         except RestoreError as error:
             if error.kind == "lease" and isinstance(error.__cause__, LeaseHeldError):
                 return None
             raise
-        return Session(self, session)
+        return Session(self, request.session)
 
-    async def _own(self, request: RestoreRequest) -> SessionActor:
+    async def _own(self, request: RestoreRequest, *, begins: bool = True) -> SessionActor:
         """One claim per session: whoever comes while it is made joins it."""
         self._check_fork()
         session = request.session
@@ -124,14 +132,16 @@ class Runtime:
             return actor
         claim = self._claims.get(session)
         if claim is None:
-            claim = asyncio.create_task(self._claim(request), name=f"claim {session}")
+            claim = asyncio.create_task(self._claim(request, begins), name=f"claim {session}")
             self._claims[session] = claim
             claim.add_done_callback(lambda _: self._claims.pop(session, None))
         return await asyncio.shield(claim)
 
-    async def _claim(self, request: RestoreRequest) -> SessionActor:
+    async def _claim(self, request: RestoreRequest, begins: bool) -> SessionActor:
         restored: Restored = await restore(self._surroundings(), request)
-        actor = SessionActor(self.store, restored.journal, restored.driver, attached=restored.attached)
+        actor = SessionActor(
+            self.store, restored.journal, restored.driver, attached=restored.attached, begins=begins
+        )
         session = request.session
         restored.driver.show = lambda text: self._show(session, text)
         self._actors[session] = actor
