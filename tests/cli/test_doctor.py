@@ -52,6 +52,23 @@ def test_a_store_that_is_none_is_a_fault(shell: Shell) -> None:
     (shell.state / "outlast.db").unlink()
 
 
+def test_a_first_run_that_was_cut_off_is_no_fault(shell: Shell) -> None:
+    shell.state.mkdir(mode=0o700)
+    (shell.state / "outlast.db").touch(mode=0o600)
+    assert worst(findings(shell, "store"))["level"] == "note"
+    assert shell.run("run", "-a", "scripted", "hello").code == 0
+    assert worst(findings(shell, "store"))["level"] == "ok"
+
+
+def test_an_agent_folder_that_cannot_be_looked_at_is_named(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "hello")
+    folder = shell.state / "outlast.d" / "agents" / "strange"
+    (folder / "lock").mkdir(parents=True)
+    found = worst(findings(shell, "shims"))
+    assert found["level"] == "warning"
+    assert f"{folder} cannot be looked at" in found["message"]
+
+
 def test_a_broken_configuration_is_a_fault_and_the_rest_is_still_looked_at(shell: Shell) -> None:
     shell.config.write_text("[agents.x]\nkind = 'comand'\n")
     found = findings(shell, "configuration")

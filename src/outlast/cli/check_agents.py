@@ -51,11 +51,19 @@ def _lives(patient: Patient) -> Iterator[Finding]:
     sessions = _sessions_by_folder(patient) if folders else {}
     found = False
     for folder in folders:
-        for finding in _life(folder, sessions.get(folder.name)):
+        for finding in _looked_at(folder, sessions.get(folder.name)):
             found = True
             yield finding
     if not found:
         yield Finding("shims", "ok", "no agent lives without an owner, and none has left processes behind")
+
+
+def _looked_at(folder: Path, session: Owned | None) -> list[Finding]:
+    """The findings on one folder; one that cannot be read is a finding itself, not the doctor's end."""
+    try:
+        return list(_life(folder, session))
+    except OSError as error:
+        return [Finding("shims", "warning", f"{folder} cannot be looked at: {error.strerror or error}")]
 
 
 def _life(path: Path, session: Owned | None) -> Iterator[Finding]:

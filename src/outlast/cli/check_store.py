@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outlast.cli.findings import Finding, Patient
-from outlast.errors import IntegrityError, OutlastError, PlatformError
+from outlast.errors import IntegrityError, OutlastError, PlatformError, SchemaError
 from outlast.store.contract import CatalogQuery, Holder, Listed
 
 if TYPE_CHECKING:
@@ -119,13 +119,26 @@ def _database(patient: Patient) -> Iterator[Finding]:
     try:
         reader = Reader(patient.layout)
     except OutlastError as error:
-        yield Finding("store", "fault", error.message, error.hint)
+        yield _unopened(patient, error)
         return
     try:
         yield Finding("store", "ok", f"{patient.layout.database} opens, store {reader.store_id}")
         yield from _journals(reader)
     finally:
         reader.close()
+
+
+def _unopened(patient: Patient, error: OutlastError) -> Finding:
+    """A file in which nothing was stored yet is no fault: a first run is making it, or was cut off."""
+    from outlast.store.sqlite.schema import is_current
+
+    try:
+        unmade = isinstance(error, SchemaError) and not is_current(patient.layout)
+    except OutlastError:
+        unmade = False
+    if unmade:
+        return Finding("store", "note", f"{patient.layout.database} is not made yet; the next input makes it")
+    return Finding("store", "fault", error.message, error.hint)
 
 
 def _journals(reader: Reader) -> Iterator[Finding]:
