@@ -28,7 +28,7 @@ def test_status_stale(shell: Shell) -> None:
     assert shell.run("send", "s", "[[say:second]]").code == 0
 
     resumed = shell.start("resume", "--json", "s")
-    until(lambda: bool(shell.sessions()[0]["owner"]), "the new owner")
+    until(lambda: bool(shell.records("s", "TurnAttached")), "the new owner to have attached")
     (shell.folder / "go").touch()
     out, _ = resumed.communicate(timeout=30)
     lines = [line for line in out.splitlines() if '"outcome":"' in line or line.startswith('{"session"')]

@@ -21,7 +21,7 @@ from outlast.keep.errors import (
     ShimGoneError,
 )
 from outlast.keep.facts import look_at_processes
-from outlast.keep.fields import Fields, Value, pack
+from outlast.keep.fields import Fields, FieldsDamaged, Value, pack
 from outlast.keep.folder import Claim, Generation
 from outlast.keep.link import Link, Lost
 from outlast.keep.records import ExitRecord
@@ -294,9 +294,13 @@ class ShimClient:
         await self._link.close()
 
     def _shim_lives(self) -> bool:
+        """Not one that is about to exit: it records the end before it closes its door."""
         try:
+            with self.generation.opened() as fd:
+                if ExitRecord.read(fd) is not None:
+                    return False
             shim = look_at_processes(self.generation)[0]
-        except OSError:
+        except (OSError, FieldsDamaged):
             return False
         return shim is not None and shim.alive
 
