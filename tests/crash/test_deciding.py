@@ -447,6 +447,28 @@ def test_policy_decides_a_permission(place: Place, approve: str, choice: str) ->
     assert f"g={choice}" in ran.lines[-1]["text"]
 
 
+@pytest.mark.slow
+def test_grace_vs_gate(place: Place) -> None:
+    """Two agents have lost their owner: the one that works is ended when its grace is over, the one that
+    waits for a person is not."""
+    asked = place.start("run", "-a", "short", "--session", "job", "--key", "one", "--json", GATED)
+    assert asked.wait().status == 6
+    orphan = place.start("run", "-a", "short", "--session", "orphan", "--key", "other", MID_TURN)
+    place.until_there("started")
+    orphan.kill()
+    until(lambda: ended_by_its_grace(place), "the orphan is ended")
+    (gate,) = place.show("job")["gates"]
+    answer(place, gate["id"], "allow_once")
+    assert place.call("resume", "job", "--json").outcomes == ["done"]
+    assert place.call("resume", "orphan", "--json").outcomes == ["interrupted"]
+    place.assert_effects_once("one before", "one after", "other")
+
+
+def ended_by_its_grace(place: Place) -> bool:
+    """One of the two agents is gone."""
+    return sum("scripted.py" in line for line in place.leftovers.values()) == 1
+
+
 def test_gate_dead(place: Place) -> None:
     """The agent that asked is dead: its gate is abandoned, visibly, and an answer is told so."""
     _, gate = asked_owner(place)

@@ -49,7 +49,7 @@ IN_A_RESTORE = (
 )
 WHILE_ATTACHING = "turn.attach.before_append"
 
-IN_SHORT = {"turn.start.before", "turn.input.before", "turn.events.after_append", WHILE_ATTACHING}
+IN_SHORT = {"turn.events.after_append", WHILE_ATTACHING}
 """The ones that every `make test` runs; `make test-all` runs them all."""
 
 
@@ -90,6 +90,30 @@ def test_no_point_is_left_out() -> None:
 @pytest.mark.parametrize("point", rows(*BEFORE_THE_AGENT, *BEFORE_THE_INPUT, *AFTER_THE_INPUT))
 def test_owner_dies(place: Place, point: str) -> None:
     """The owner alone dies: its agent, if it has one, goes on, and each input runs once."""
+    owner_dies(place, point)
+
+
+def test_reconnect_loss(place: Place) -> None:
+    """The agent is started and the input not yet written to it: it is neither lost nor forgotten."""
+    owner_dies(place, "turn.input.before")
+
+
+def test_reconnect_dup(place: Place) -> None:
+    """The input has landed and nothing that came of it is recorded: it is not sent again."""
+    owner_dies(place, "turn.input.after")
+
+
+def test_effect_before_checkpoint(place: Place) -> None:
+    """The agent has acted and no record says so: it is not done again."""
+    owner_dies(place, "turn.events.before_append")
+
+
+def test_stranded_turn(place: Place) -> None:
+    """The agent has said that it is done, its end is not recorded: the turn ends as done all the same."""
+    owner_dies(place, "turn.terminal.before_append")
+
+
+def owner_dies(place: Place, point: str) -> None:
     two_inputs(place)
     killed_at(place, point)
     resumed = place.call("resume", "job", "--json")

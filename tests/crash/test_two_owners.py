@@ -154,6 +154,21 @@ def test_status_stale(place: Place) -> None:
     assert listed(place)["status"] == "idle"
 
 
+def test_lock_long(place: Place) -> None:
+    """While an owner is at work everybody may look, and send."""
+    owner = place.start("run", "-a", "plain", "--session", "job", "--key", "one", HELD)
+    place.until_there("started")
+    (turn,) = place.show("job")["turns"]
+    assert (turn["outcome"], turn["ended_at"]) == ("running", None)
+    told = place.call("tail", "job", "--json")
+    assert told.lines[0]["type"] == "Fence"
+    assert place.call("send", "job", "--key", "two", QUICK).status == 0
+    assert owner.running
+    place.go()
+    assert owner.wait().status == 0
+    place.assert_effects_once("one", "two")
+
+
 def test_early_id(place: Place) -> None:
     """The id that is shown is durable by then: killed right after, its input is there and runs."""
     shown = place.start("run", "-a", "plain", "--json", HELD)

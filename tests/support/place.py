@@ -32,6 +32,8 @@ AGENTS: Mapping[str, Mapping[str, object]] = {
     "holding": {"on_interrupt": "hold"},
     "curious": {"on_interrupt": "ask"},
     "impatient": {"idle_timeout": "1s"},
+    "short": {"stdin": "open", "orphan_grace": "1s"},
+    "wary": {"require_nonce": True},
 }
 """The scripted agent under several names, each with what its configuration says beside the command."""
 
