@@ -283,10 +283,13 @@ class Session:
         try:
             while True:
                 done = waiting.done()
+                ended: dict[str, None] = {}  # A turn that ends and is parked in one batch has one outcome.
                 async for record in read_records(self._backing.store, self.id, after):
                     after = record.seq
                     if record.turn is not None and isinstance(record.body, TERMINALS):
-                        yield await self.outcome(record.turn, after=begun)
+                        ended[record.turn] = None
+                for turn in ended:
+                    yield await self.outcome(turn, after=begun)
                 if done:
                     waiting.result()
                     return

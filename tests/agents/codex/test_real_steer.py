@@ -40,10 +40,14 @@ def place(tmp_path: Path) -> Iterator[CodexPlace]:
 def steered(place: CodexPlace, *, faults: str | None = None) -> Child:
     """A runtime whose turn `one` is in a tool call, and an input `two` that is to join it."""
     runtime = place.run(WAIT, faults=faults)
+    steer(place)
+    return runtime
+
+
+def steer(place: CodexPlace) -> None:
     place.until_there("begun")
     place.until_recorded("job", "CallObserved")
     place.send("job", MORE, key="two", agent="codex", when_busy="steer")
-    return runtime
 
 
 def until_given(place: CodexPlace) -> None:
@@ -135,10 +139,12 @@ def test_codex_dies_with_the_steer(place: CodexPlace, dead: str) -> None:
         assert place.resume().status == 1
         place.journal("job").the(TurnInterrupted, "one")
     else:
-        runtime = steered(place)
+        place.send("job", WAIT, key="one", agent="codex")
+        owner = place.start("resume", "job", "--json")
+        steer(place)
         until_given(place)
         place.kill_codex()
-        assert runtime.wait().status == 1
+        assert owner.wait().outcomes == ["parked", "failed"]
         place.journal("job").the(TurnFailed, "one")
     journal = place.journal("job")
     assert "steered into turn one, landing unknown" in journal.the(TurnInterrupted, "two").evidence
