@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from outlast.records.types import PlannedTurn
 from outlast.restore.facts import AgentFacts, Facts, describe
+from outlast.state.lookup import steered_into
 from outlast.state.model import OpenGate, OpenTurn, State
 from outlast.turns.budget import spent
 
@@ -108,7 +111,9 @@ def plan(state: State, facts: Facts) -> RestorePlan:
     """Total: every prefix of every valid journal has a plan."""
     if state.root is None:
         return RestorePlan(state.session, state.seq, starts=True, inbox=facts.inbox)
-    turns = tuple(_plan_turn(turn, _agent(facts, turn.loop)) for turn in state.open_turns.values())
+    turns = tuple(
+        _with_steers(state, _plan_turn(turn, _agent(facts, turn.loop))) for turn in state.open_turns.values()
+    )
     decided = {turn.loop for turn in turns if turn.action != "return"}
     loops = tuple(_plan_loop(loop, _agent(facts, loop)) for loop in state.loops if loop not in decided)
     attached = {t.loop for t in turns if t.action == "attach"} | {
@@ -149,6 +154,14 @@ def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
     if not agent.gone and then in ("retry", "continue"):
         then = "hold"  # A second agent beside a first that may live is never started by itself.
     return _planned(turn, "interrupt", _cut(turn, agent), then)
+
+
+def _with_steers(state: State, planned: PlannedTurn) -> PlannedTurn:
+    """Inputs that were to join a turn are decided as it is closed, by what its agent's spool shows of each."""
+    names = ", ".join(entry.request_id for entry in steered_into(state, planned.turn))
+    if not names or planned.action == "attach":
+        return planned
+    return msgspec.structs.replace(planned, evidence=f"{planned.evidence}, it was to be joined by {names}")
 
 
 def _cut(turn: OpenTurn, agent: AgentFacts) -> str:

@@ -11,7 +11,7 @@ from outlast.agents.contract import ExitInfo, TurnEnded
 from outlast.ids import derived_id
 from outlast.records.codec import encode_body, record_of, row_of
 from outlast.records.envelope import Draft, Stamp
-from outlast.records.types import Fence, RestoreDone, RestoreStarted, TurnAttached
+from outlast.records.types import Fence, InputReserved, RestoreDone, RestoreStarted, TurnAttached
 from outlast.restore.facts import AgentFacts, Facts, Landing
 from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
@@ -101,6 +101,15 @@ def test_the_evidence_names_what_was_seen_and_the_calls_without_outcome() -> Non
     assert "signal 9" in turn.evidence
     assert "the input was written" in turn.evidence
     assert "shell" in turn.evidence
+
+
+def test_the_evidence_names_the_inputs_that_were_to_join() -> None:
+    given = InputReserved(generation="g", seq=2, key="s", digest="d")
+    state = JournalBuilder().running("t").accept("s", "q").add(given, turn="t").state()
+    (turn,) = plan(state, facts(state, **DEAD, landing="written")).turns
+    assert turn.evidence.endswith("it was to be joined by s")
+    (turn,) = plan(state, facts(state, **ALIVE, landing="accepted")).turns
+    assert "joined" not in turn.evidence
 
 
 def test_an_idle_agent_that_serves_many_turns_is_adopted() -> None:
