@@ -157,7 +157,7 @@ def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
 
 
 def _with_steers(state: State, planned: PlannedTurn) -> PlannedTurn:
-    """Inputs that were to join a turn are decided as it is closed, by what its agent's spool shows of each."""
+    """Inputs that were to join a turn are decided as it is closed, by what its agent's spool shows."""
     names = ", ".join(entry.request_id for entry in steered_into(state, planned.turn))
     if not names or planned.action == "attach":
         return planned
