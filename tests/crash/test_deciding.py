@@ -1,4 +1,4 @@
-"""What people and configuration decide: cancel, kill, close, retry, skip, gates, `on_interrupt`, `when_busy`."""
+"""What people and configuration decide: cancel, kill, close, retry, skip, gates, `on_interrupt`, busy."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 from pathlib import Path
@@ -216,3 +217,35 @@ def test_every_append_is_cut(tmp_path: Path, side: str) -> None:
             assert [record.turn for record in journal.of("TurnDone")] == ["one", "two"]
             place.assert_effects_once("one", "two")
     raise AssertionError("it never came to an end")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("victim", ["owner", "owner and agent"])
+def test_kills_at_any_record(place: Place, victim: str) -> None:
+    """One owner after the other is killed when its journal has grown by some records: each input ends once,
+    no effect is doubled, and where agents live nothing is even interrupted."""
+    chance = random.Random(victim)  # noqa: S311 - where to kill, the same in each run
+    inputs = [f"i{number}" for number in range(10)]
+    for name in inputs:
+        place.send("job", "[[steps:4]]", key=name)
+    kills = 0
+    while True:
+        goal = place.journal("job").state.seq + chance.randrange(3, 25)
+        owner = place.start("resume", "job", "--json")
+        until(lambda o=owner, g=goal: not o.running or place.journal("job").state.seq >= g, "it goes on")  # type: ignore[misc]
+        if not owner.running:
+            assert owner.wait().status in (0, 1)
+            break
+        owner.kill()
+        kills += 1
+        if victim == "owner and agent":
+            kill_tree(place)
+    assert kills >= 4
+    journal = place.journal("job")
+    journal.assert_every_input_ends_once()
+    done = [record.turn for record in journal.of("TurnDone")]
+    assert len(place.effects) == len(set(place.effects))
+    assert {f"{turn} {step}" for turn in done for step in range(4)} <= set(place.effects)
+    if victim == "owner":
+        assert done == inputs
