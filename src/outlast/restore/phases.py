@@ -333,7 +333,7 @@ async def restore(around: Surroundings, request: RestoreRequest) -> Restored:
         except asyncio.CancelledError:
             await _roll_back(now, passed, "cancelled", f"cancelled in phase {phase.name}")
             raise
-        except (OutlastError, OSError) as error:
+        except Exception as error:
             await _roll_back(now, passed, phase.kind, f"{phase.name}: {type(error).__name__}")
             raise _as_restore_error(error, phase, request.session) from error
     return Restored(_there(now.journal), _there(now.driver), _there(now.plan), now.attached)

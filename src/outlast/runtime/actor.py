@@ -6,12 +6,12 @@ Everything it knows is in the journal's state; it holds only its tasks and what 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from outlast import faults
 from outlast.clock import monotonic
-from outlast.errors import LeaseLostError, OutlastError
 from outlast.journal import Journal, Proposal, read_records
 from outlast.records.envelope import Draft, Record
 from outlast.records.types import (
@@ -81,10 +81,7 @@ class SessionActor:
                     await self._step()
                     if not self._over:
                         await self._wait()
-        except LeaseLostError as lost:
-            self.failure = lost
-            await self._drop()
-        except (OutlastError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever ends an owner must not leave it owning
             self.failure = error
             await self._drop()
         finally:
@@ -312,7 +309,9 @@ class SessionActor:
         """Ownership is gone or cannot be used: stop all work at once, touch nothing that is now another's."""
         await self._cancel_turn()
         await self.driver.detach()
-        await self.journal.lease.release()
+        # A lease that cannot be given back on a full disk ends with this process.
+        with contextlib.suppress(StoreError):
+            await self.journal.lease.release()
 
     async def _cancel_turn(self) -> None:
         if self._turn is not None:

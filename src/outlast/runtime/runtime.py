@@ -15,7 +15,7 @@ from outlast.errors import (
     AgentNotFoundError,
     ForkedError,
     LeaseHeldError,
-    OutlastError,
+    OwnershipError,
     RestoreError,
     UsageError,
 )
@@ -184,7 +184,7 @@ class Runtime:
     async def _serve(self, session: str) -> None:
         try:
             await self.own(session)
-        except OutlastError as error:
+        except Exception as error:  # noqa: BLE001 - told to whoever waits for a turn, instead of to nobody
             self._failures[session] = error
         finally:
             del self._serving[session]
@@ -194,7 +194,7 @@ class Runtime:
         actor = self._actors.get(session)
         if actor is not None and actor.ended.is_set():
             del self._actors[session]
-            if isinstance(actor.failure, OutlastError) and not isinstance(actor.failure, LeaseHeldError):
+            if actor.failure is not None and not isinstance(actor.failure, OwnershipError):
                 self._failures.setdefault(session, actor.failure)
             return None
         return actor
