@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from outlast import faults
 from outlast.clock import monotonic
+from outlast.errors import StoreError
 from outlast.journal import Journal, Proposal, read_records
 from outlast.records.envelope import Draft, Record
 from outlast.records.types import (
