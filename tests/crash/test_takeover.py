@@ -95,6 +95,7 @@ def test_sleeper_alone_wakes_after_its_shim_has_left(place: Place) -> None:
     place.assert_effects_once("one")
 
 
+@pytest.mark.slow
 def test_owner_in_mid_turn_is_taken_over(place: Place) -> None:
     """A living, hanging owner is ended; its agent, which lives on, is attached to by the next one."""
     hanging = place.start("run", "-a", "plain", "--session", "job", "--key", "one", "--json", MID_TURN)
