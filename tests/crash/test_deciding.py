@@ -318,10 +318,38 @@ def test_on_interrupt_ask(place: Place, choice: str, effects: tuple[str, ...]) -
     place.assert_effects_once(*effects)
 
 
+@pytest.mark.parametrize(
+    ("agent", "state", "order", "effects"),
+    [
+        ("holding", "held", "retry", ("one 1", "one 2", "two")),
+        ("curious", "asked", "skip", ("one 1", "two")),
+        pytest.param("holding", "held", "skip", ("one 1", "two"), marks=pytest.mark.slow),
+        pytest.param("curious", "asked", "retry", ("one 1", "one 2", "two"), marks=pytest.mark.slow),
+    ],
+)
+def test_resolve_refused(place: Place, agent: str, state: str, order: str, effects: tuple[str, ...]) -> None:
+    """A turn of unknown outcome is parked, with or without a question to a person: the commands that settle
+    it do so in just that state, also while nobody owns the session."""
+    cut_off(place, agent)
+    place.call("resume", "job")
+    parked = place.journal("job").the(TurnParked)
+    assert (parked.reason, parked.detail) == ("held", "asked" if state == "asked" else "")
+    ordered = place.call(order, "job", "one")
+    assert ordered.status == 0, ordered
+    place.call("resume", "job")
+
+    settled = place.journal("job").state
+    assert not settled.parked
+    assert not settled.gates
+    place.assert_effects_once(*effects)
+
+
 # --- busy ------------------------------------------------------------------------------------------
 
 
-def test_busy_agent_rejects_or_queues(place: Place) -> None:
+def test_busy_merge(place: Place) -> None:
+    """Inputs that come while a turn runs are turns of their own afterwards, or are refused so that the sender
+    hears of it, as each of them asked for."""
     owner = in_mid_turn(place)
     place.send("job", QUICK, key="no", when_busy="reject")
     place.send("job", QUICK, key="yes", when_busy="queue")
@@ -388,6 +416,28 @@ def test_question_answered_from_another_process(place: Place) -> None:
     journal = place.journal("job")
     assert (journal.the(GateResolved).reason, journal.the(GateResolved).answer) == ("answered", "allow_once")
     place.assert_effects_once("one before", "one after")
+
+
+def test_stale_condition(place: Place) -> None:
+    """What a session is shown to be in ends with its cause: the wait for an answer with the agent that
+    asked, the held queue with the resume."""
+    owner, _ = asked_owner(place)
+    assert json.loads(place.call("ls", "--json").stdout)[0]["status"] == "waiting"
+    os.kill(next(pid for pid, line in place.leftovers.items() if "scripted.py --effects" in line), 9)
+    place.until_recorded("job", "TurnFailed")
+    (row,) = json.loads(place.call("ls", "--json").stdout)
+    assert (row["status"], row["open_gates"]) == ("failed", 0)
+
+    place.send("job", MID_TURN, key="two", agent="asking")
+    place.until_there("started")
+    place.send("job", QUICK, key="three", agent="asking")
+    command(place, "cancel")
+    assert json.loads(place.call("ls", "--json").stdout)[0]["status"] == "parked"
+    command(place, "skip")
+    place.until_recorded("job", "TurnDone", turn="three")
+    place.go("leave")
+    assert owner.wait().status == 0, owner.told()
+    assert json.loads(place.call("ls", "--json").stdout)[0]["status"] == "idle"
 
 
 def test_second_approve(place: Place) -> None:

@@ -103,8 +103,9 @@ def test_duplicate_submit(place: Place) -> None:
     assert len(json.loads(place.call("ls", "--json").stdout)) == 1
 
 
-def test_same_key_again_is_the_same_turn(place: Place) -> None:
-    """Also after it has ended: the outcome is told once more, nothing runs."""
+def test_dedupe_hang(place: Place) -> None:
+    """The same key again is the same turn, also after it has ended: whoever asks is told the outcome, nothing
+    runs and nobody waits."""
     first = place.call("run", "-a", "plain", "--key", "K", "--json", QUICK)
     again = place.call("run", "-a", "plain", "--key", "K", "--json", QUICK)
 

@@ -147,7 +147,8 @@ def test_reconnect_dup_a_written_prompt_is_not_written_again_but_a_new_attempt_i
     assert frame["params"]["clientUserMessageId"] == "r1"
 
 
-def test_busy_merge_a_prompt_waits_for_the_end_of_the_running_turn() -> None:
+def test_busy_merge() -> None:
+    """A prompt waits for the end of the running turn, into which codex would merge it."""
     lab = Lab().ready().running("r1", "t1")
     assert lab.write(prompt=a_prompt("r2"), session_durable=True) == []
     lab.ends("t1")
@@ -162,7 +163,8 @@ def test_busy_merge_a_prompt_waits_for_a_turn_that_codex_began_by_itself() -> No
     assert len(lab.write(prompt=a_prompt(), session_durable=True)) == 1
 
 
-def test_started_is_ready_a_turn_that_was_only_accepted_has_not_landed() -> None:
+def test_started_is_ready() -> None:
+    """A turn that was only accepted has not landed."""
     lab = Lab().ready()
     [frame] = lab.write(prompt=a_prompt(), session_durable=True)
     assert lab.answers(frame["id"], {"turn": {"id": "t1", "items": [], "status": "inProgress"}}) == []
@@ -203,9 +205,8 @@ WAYS_TO_LOSE = pytest.mark.parametrize(
 
 
 @WAYS_TO_LOSE
-def test_wrong_adopt_a_confirmed_thread_that_is_lost_is_a_verdict_and_nothing_new_begins(
-    answer: dict[str, Any], code: str
-) -> None:
+def test_wrong_adopt(answer: dict[str, Any], code: str) -> None:
+    """A confirmed thread that is gone, damaged or another one is a verdict, and nothing new begins."""
     lab = Lab(resume=THREAD, confirmed=True).greet()
     assert lab.opening["params"]["threadId"] == THREAD
     lost, failed = lab.answers(lab.opening["id"], **answer)
@@ -219,9 +220,8 @@ def test_wrong_adopt_a_confirmed_thread_that_is_lost_is_a_verdict_and_nothing_ne
 
 
 @WAYS_TO_LOSE
-def test_provider_corrupt_a_thread_that_was_told_as_lost_does_not_fail_for_ever(
-    answer: dict[str, Any], code: str
-) -> None:
+def test_provider_corrupt(answer: dict[str, Any], code: str) -> None:
+    """After the verdict the next turn begins a new thread visibly: it does not fail for ever."""
     lab = Lab(resume=THREAD, confirmed=False).greet()
     [lost] = lab.answers(lab.opening["id"], **answer)
     assert isinstance(lost, SessionLost)
@@ -413,9 +413,15 @@ def test_a_process_that_dies_fails_the_turn_and_keeps_what_it_said(info: ExitInf
     assert lab.fold.next(Wanted(prompt=a_prompt("r2"), session_durable=True)) is None
 
 
-def test_unconfirmed_id_a_turn_that_never_ended_confirms_no_thread() -> None:
+def test_unconfirmed_id() -> None:
+    """A turn that never ended confirms no thread: if codex does not know it, one is begun anew, visibly."""
     lab = Lab().ready().running()
     assert [type(event) for event in lab.fold.apply_exit(ExitInfo(None, 9))] == [TurnEnded]
+    again = Lab(resume=THREAD, confirmed=False).greet()
+    assert again.opening["params"]["threadId"] == THREAD
+    assert [type(event) for event in again.answers(again.opening["id"], **GONE)] == [SessionLost]
+    [opening] = again.write(prompt=a_prompt("r2"), session_durable=True)
+    assert opening["method"] == "thread/start"
 
 
 def test_a_process_that_dies_between_turns_fails_nothing() -> None:
@@ -457,7 +463,8 @@ def test_forged_done_a_frame_inside_a_tools_output_is_only_output() -> None:
     assert lab.fold.turn == "r1"
 
 
-def test_interleaved_agents_what_another_thread_does_is_not_this_turns() -> None:
+def test_what_another_thread_does_is_not_this_turns() -> None:
+    """A child agent's work is neither shown as this turn's nor does it end it."""
     lab = Lab().ready().running()
     other = {"threadId": "child"}
     assert lab.says("item/started", **other, turnId="t9", item=command("c9")) == []

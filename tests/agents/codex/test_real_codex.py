@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.agents.codex.real import ONCE, THINK, TICK, WAIT, CodexPlace, codex_place
 from tests.agents.codex.terminal import CTRL_C
-from tests.support.processes import Child
+from tests.support.processes import Child, until
 
 from outlast.records.types import (
     AgentSessionChanged,
@@ -79,8 +80,9 @@ def assert_same_turn(place: CodexPlace) -> None:
     place.assert_one_thread()
 
 
-def test_codex_dies_in_a_tool_call(place: CodexPlace) -> None:
-    """Its runtime lives: the turn has failed, the queue goes on in the same thread, nothing runs again."""
+def test_dangling_call(place: CodexPlace) -> None:
+    """Codex dies in a tool call and its runtime lives: the turn has failed, nothing runs again, and the queue
+    goes on in the same thread with a history that the strict model takes."""
     runtime = in_tool_call(place)
     place.kill_codex()
     ended = runtime.wait()
@@ -282,6 +284,40 @@ def test_codex_dies_between_turns(place: CodexPlace, kill: Callable[[CodexPlace]
     assert len({attempt.generation for attempt in journal.bodies(TurnAttemptStarted)}) == 2
     assert not journal.bodies(TurnInterrupted)
     journal.assert_every_input_ends_once()
+    place.assert_one_thread()
+    assert [item.text for item in place.told().of_kind("user")] == ["hello", "and again"]
+
+
+SLEEPER = """
+import asyncio
+from pathlib import Path
+import outlast
+from outlast.agents import Codex
+async def main():
+    agent = Codex(sandbox="danger-full-access", approval="never", idle_park=0.2)
+    async with outlast.Runtime(agents={"codex": agent}) as runtime:
+        live = await runtime.restore("job")
+        while not Path("leave").exists():
+            await asyncio.sleep(0.01)
+        await live.quiet()
+        await live.finish()
+asyncio.run(main())
+"""
+"""An embedding program that soon puts a codex to bed that has nothing to do."""
+
+
+def test_hibernated_ghost(place: CodexPlace) -> None:
+    """A codex that had nothing to do was ended; the next prompt wakes the session in the same thread."""
+    place.send("job", "hello", key="one", agent="codex")
+    owner = place.start_program(sys.executable, "-c", SLEEPER, env=place.environ())
+    place.until_recorded("job", "TurnDone", turn="one")
+    until(lambda: set(place.leftovers) == {owner.pid}, f"codex is parked: {place.leftovers}")
+    place.send("job", "and again", key="two", agent="codex")
+    place.until_recorded("job", "TurnDone", turn="two")
+    place.go("leave")
+
+    assert owner.wait().status == 0, owner.told()
+    assert len({attempt.generation for attempt in place.journal("job").bodies(TurnAttemptStarted)}) == 2
     place.assert_one_thread()
     assert [item.text for item in place.told().of_kind("user")] == ["hello", "and again"]
 
