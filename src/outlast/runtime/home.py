@@ -26,10 +26,10 @@ def secret(folder: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         fresh = os.urandom(32)
-    # Two first uses at once: the link tells which one counts.
-    draft = folder / f".secret-{os.getpid()}"
-    draft.write_bytes(fresh)
-    draft.chmod(0o600)
+    # First uses at once, also of several threads: each has a draft of its own, the link tells which counts.
+    draft = folder / f".secret-{os.urandom(8).hex()}"
+    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(fresh)
     try:
         os.link(draft, path)
     except FileExistsError:

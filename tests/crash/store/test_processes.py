@@ -309,6 +309,41 @@ async def test_a_full_disk_refuses_clearly_and_nothing_acknowledged_is_lost(url:
         assert process.ask("seqs", "s") == list(range(1, written + 2))
 
 
+async def test_optimistic_stuck(url: str, tmp_path: Path) -> None:
+    """An input that could not be stored is nowhere: not in the list, not waiting, not taken for sent when it
+    comes again."""
+    with other(url, tmp_path) as process:
+        process.ask("admit", "s", "first")
+        process.ask("limit_files", 8 * 1024)
+        for name, request in (("s", "second"), ("new", "first")):
+            assert process.ask("admit", name, request, "x" * 100_000) == "error: store_full"
+        store = await open_store(url)
+        assert [row.entry.session for row in await store.list()] == ["s"]
+        assert [entry.request_id for entry in await store.pending("s")] == ["first"]
+        process.ask("limit_files", 0)
+        assert process.ask("admit", "s", "second", "x" * 100_000) is True
+        assert [entry.request_id for entry in await store.pending("s")] == ["first", "second"]
+        await store.close()
+
+
+async def test_glued_append(url: str, tmp_path: Path) -> None:
+    """A process dies in the middle of a write: half a frame stands at the end of the log. What the next one
+    appends is not glued to it."""
+    with other(url, tmp_path) as process:
+        process.ask("acquire", "s")
+        process.ask("append", "s", 3)
+    whole = log_of(url).read_bytes()
+    log_of(url).write_bytes(whole + whole[-4000:-1000])
+    store = await open_store(url)
+    lease = await store.acquire("s")
+    assert await append(store, lease, 2) == 5
+    await store.close()
+    again = await open_store(url)
+    assert await seqs(again, "s") == [1, 2, 3, 4, 5]
+    assert (await again.tip("s")).seq == 5
+    await again.close()
+
+
 async def test_torn_tail(url: str, tmp_path: Path) -> None:
     """One bad frame in the log drops all commits after it: SQLite says nothing, the witness does."""
     with other(url, tmp_path) as process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,39 @@ def test_a_listing_imports_no_event_loop() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+async def test_slow_list(store: Store) -> None:
+    """Two thousand sessions are listed by the statements that list one, and no journal is opened for it."""
+    statements: list[str] = []
+    tables: set[str] = set()
+
+    def watch(connection: apsw.Connection) -> None:
+        def read(action: int, table: str | None, *_: object) -> int:
+            tables.update([table] if action == apsw.SQLITE_READ and table else [])
+            return apsw.SQLITE_OK
+
+        def run(_: apsw.Cursor, sql: str, __: object) -> bool:
+            statements.append(sql)
+            return True
+
+        connection.authorizer = read
+        connection.exec_trace = run
+
+    database = database_path(store.url, {})
+    apsw.connection_hooks.append(watch)
+    try:
+        counts = []
+        for first, last in ((0, 1), (1, 2000)):
+            await asyncio.gather(*(admit(store, f"s{number}", "r") for number in range(first, last)))
+            statements.clear()
+            assert len(list_sessions(database, CatalogQuery(limit=5000))) == last
+            counts.append(len(statements))
+    finally:
+        apsw.connection_hooks.remove(watch)
+    assert counts[0] == counts[1] > 0
+    assert "catalog" in tables
+    assert "record" not in tables
 
 
 HOT = {
