@@ -18,12 +18,17 @@ from outlast.keep.records import ExitRecord
 
 @dataclass(frozen=True)
 class SpoolFrame:
-    """What every frame has. `offset` and `end` are its place in the spool (`end` is the cursor behind it),
-    `stdout` the agent's stdout offset there, `time` nanoseconds of CLOCK_BOOTTIME (comparable within one
-    boot, counts suspend)."""
+    """What every frame has. `offset` and `end` are its place in the spool, `stdout` the agent's stdout offset
+    there, `time` nanoseconds of CLOCK_BOOTTIME (comparable within one boot, counts suspend).
+
+    `resume` is the cursor behind it: where another reader must begin so that nothing after this frame is
+    missing. It is `end`, or the first part of an input whose last part lies behind `end`: then frames up to
+    `end` come again. It never goes back.
+    """
 
     offset: int
     end: int
+    resume: int
     stdout: int
     time: int
 
@@ -128,90 +133,121 @@ class Exit(SpoolFrame):
 
 
 class SpoolReader:
-    """Reads a generation's spool. Looks only; any number may read at once, beside a writing shim too."""
+    """Reads a generation's spool. Looks only; any number may read at once, beside a writing shim too.
 
-    def __init__(self, generation: Generation) -> None:
+    `after` is where it begins: None for the first kept frame, else a frame's `resume` (0: the very first
+    frame, which must not have been trimmed).
+    """
+
+    def __init__(self, generation: Generation, after: int | None = None) -> None:
         self._generation = generation
-        self._parts: list[bytes] = []
+        self._begin = after
+        self._position = after or 0
+        self._message: _Message | None = None
+        self._exited = False
 
-    def frames(self, after: int = 0) -> Iterator[SpoolFrame]:
-        """Every whole frame from the spool offset `after` (a frame's `end`, or 0) to the present end, and
-        then the exit if only its record tells it.
+    @property
+    def position(self) -> int:
+        """Spool offset behind the last frame, or part of an input, that was read."""
+        return self._position
 
-        A torn tail ends the iteration; call again with the last frame's `end` for what has come since. An
-        input whose first part lies before `after` is not assembled: use the `end` of a whole one. At the end
-        of a generation whose disk was full, or whose shim was killed, an `Exit` is made from the exit record
-        or the guard's. Raises SpoolGapError, SpoolCorruptError, FileNotFoundError.
+    def frames(self) -> Iterator[SpoolFrame]:
+        """Every whole frame from where the last call, or its caller, stopped to the present end, and then the
+        exit if only its record tells it.
+
+        A torn tail ends the iteration; call again for what has come since. An input is given with its last
+        part, whole; one whose first part lies before the beginning is not given. At the end of a generation
+        whose disk was full, or whose shim was killed, an `Exit` is made from the exit record or the guard's.
+        Raises SpoolGapError, SpoolCorruptError, FileNotFoundError.
         """
-        end, exited = after, False
-        self._parts = []
-        for frame, offset in self._raw(after):
-            end = offset + frames.HEADER_SIZE + len(frame.payload)
-            typed = self._typed(frame, offset, end)
-            if typed is not None:
-                exited = exited or isinstance(typed, Exit)
-                yield typed
-        if not exited:
-            yield from self._recorded_exit(end, after)
+        yield from self._typed_frames()
+        if self._exited:
+            return
+        record = self._record()
+        if record is None:
+            return
+        # Only what is read after the record was seen can be all that came before it.
+        yield from self._typed_frames()
+        if not self._exited:
+            self._exited, end = True, self._position
+            if self._begins_behind_exit():
+                return
+            yield Exit(end, end, end, record.stdout_end or 0, record.boottime, record)
 
-    def _recorded_exit(self, end: int, after: int) -> Iterator[SpoolFrame]:
+    def _record(self) -> ExitRecord | None:
         with self._generation.opened() as fd:
             record = ExitRecord.read(fd)
-        if record is not None and record.complete and not self._has_exit_before(after, end):
-            yield Exit(end, end, record.stdout_end or 0, record.boottime, record)
+        return record if record is not None and record.complete else None
 
-    def _has_exit_before(self, after: int, end: int) -> bool:
-        """Whether a call that begins behind the last frame begins behind an exit frame."""
-        if after == 0 or after != end:
+    def _begins_behind_exit(self) -> bool:
+        """Whether the frame before the beginning was the exit, and nothing has come since."""
+        bases = self._bases()
+        if not bases or not self._begin or self._begin != self._position:
             return False
+        before = bases[max(0, bisect.bisect_left(bases, self._begin) - 1)]
         last = None
-        for frame, _ in self._raw(0, skip_to=max(0, end - layout.SEGMENT_SIZE)):
+        for frame, _ in self._raw(before):
             last = frame
         return last is not None and last.type == frames.EXIT
 
-    def _raw(self, after: int, skip_to: int = 0) -> Iterator[tuple[Frame, int]]:
-        folder = os.fsencode(self._generation.path)
-        bases = layout.segments(folder)
-        if not bases:
-            return
-        if after == 0:
-            after = bases[max(0, bisect.bisect_right(bases, skip_to) - 1)] if skip_to else bases[0]
-        index = bisect.bisect_right(bases, after) - 1
-        if index < 0:
-            raise SpoolGapError(
-                f"the spool begins at {bases[0]}, after the cursor {after}", cursor=after, first=bases[0]
-            )
-        position = after
-        while index < len(bases):
-            base = bases[index]
-            if position < base:
-                # The next segment begins beyond what the last one holds: what was between was lost.
+    def _typed_frames(self) -> Iterator[SpoolFrame]:
+        for frame, offset in self._raw(self._position if self._begin is not None else None):
+            end = offset + frames.HEADER_SIZE + len(frame.payload)
+            typed = self._typed(frame, offset, end)
+            self._begin = self._begin if self._begin is not None else offset
+            self._position = end
+            if typed is not None:
+                self._exited = self._exited or isinstance(typed, Exit)
+                yield typed
+
+    def _bases(self) -> list[int]:
+        return layout.segments(os.fsencode(self._generation.path))
+
+    def _raw(self, after: int | None) -> Iterator[tuple[Frame, int]]:
+        bases = self._bases()
+        position = (bases[0] if bases else 0) if after is None else after
+        while bases:
+            if position < bases[0]:
+                raise SpoolGapError(
+                    f"the spool begins at {bases[0]}, after the cursor {position}",
+                    cursor=position,
+                    first=bases[0],
+                )
+            index = bisect.bisect_right(bases, position) - 1
+            base, following = bases[index], bases[index + 1 : index + 2]
+            for frame, offset in self._segment(base, position):
+                yield frame, offset
+                position = offset + frames.HEADER_SIZE + len(frame.payload)
+            if not following:
+                # The shim may have gone on in this segment and begun another one behind our end of file: then
+                # this one is read once more, now that it is known to be complete.
+                bases = self._bases()
+                if not bases or bases[-1] == base:
+                    return
+            elif position < following[0]:
                 raise SpoolCorruptError(
                     f"the spool has a hole at {position}", offset=position, reason="segment cut short"
                 )
-            try:
-                file = (self._generation.path / os.fsdecode(layout.segment_name(base))).open(
-                    "rb", buffering=0
-                )
-            except FileNotFoundError:
-                raise SpoolGapError(
-                    f"the spool was trimmed past the cursor {after}", cursor=position, first=base
-                ) from None
-            with file:
-                for frame, offset in _segment(file, base, position):
-                    yield frame, offset
-                    position = offset + frames.HEADER_SIZE + len(frame.payload)
-            index += 1
-            if index == len(bases):
-                # The shim may have begun another segment in the meantime.
-                bases = layout.segments(folder)
-                index = bisect.bisect_right(bases, base)
+
+    def _segment(self, base: int, position: int) -> Iterator[tuple[Frame, int]]:
+        path = self._generation.path / os.fsdecode(layout.segment_name(base))
+        try:
+            file = path.open("rb", buffering=0)
+        except FileNotFoundError:
+            raise SpoolGapError(
+                f"the spool was trimmed past the cursor {position}", cursor=position, first=base
+            ) from None
+        with file:
+            yield from _segment(file, base, position)
 
     def _typed(self, frame: Frame, offset: int, end: int) -> SpoolFrame | None:
+        if frame.type == frames.INPUT:
+            return self._input(frame, offset, end)
+        if frame.type == frames.VOID:
+            self._message = None
+        resume = end if self._message is None else self._message.offset
         try:
-            if frame.type == frames.INPUT:
-                return self._input(frame, offset, end)
-            return _typed(frame, offset, end)
+            return _typed(frame, (offset, end, resume, frame.offset, frame.time))
         except FieldsDamaged as damage:
             raise SpoolCorruptError(
                 f"the frame at {offset} of the spool is malformed", offset=offset, reason=str(damage)
@@ -219,12 +255,22 @@ class SpoolReader:
 
     def _input(self, frame: Frame, offset: int, end: int) -> SpoolFrame | None:
         if frame.flags & frames.FIRST:
-            self._parts = []
-        self._parts.append(frame.payload)
+            self._message = _Message(offset, [])
+        if self._message is None:
+            return None
+        self._message.parts.append(frame.payload)
         if frame.more:
             return None
-        line, self._parts = b"".join(self._parts), []
-        return InputLine(offset, end, frame.offset, frame.time, frame.seq, line)
+        line, self._message = b"".join(self._message.parts), None
+        return InputLine(offset, end, end, frame.offset, frame.time, frame.seq, line)
+
+
+@dataclass(frozen=True)
+class _Message:
+    """An input of which not all parts have been read; `offset` is the first one's."""
+
+    offset: int
+    parts: list[bytes]
 
 
 def _segment(file: BinaryIO, base: int, position: int) -> Iterator[tuple[Frame, int]]:
@@ -269,8 +315,7 @@ def _is_torn(file: BinaryIO, base: int, start: int, damage: FrameDamaged) -> boo
     return True
 
 
-def _typed(frame: Frame, offset: int, end: int) -> SpoolFrame | None:  # noqa: PLR0911
-    place = (offset, end, frame.offset, frame.time)
+def _typed(frame: Frame, place: tuple[int, int, int, int, int]) -> SpoolFrame:  # noqa: PLR0911
     kind = frame.type
     if kind == frames.OUTPUT:
         return OutputChunk(*place, frame.payload, bool(frame.flags & frames.EOF))

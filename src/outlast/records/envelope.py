@@ -18,7 +18,7 @@ class Cursor:
 
     generation: str
     frame: int
-    """Spool offset after the last frame that was taken in."""
+    """Spool offset after the last frame that was taken in, or of an input of which only a part lay before."""
     stdout: int
     """Stdout offset after the last line that was taken in."""
     last_input: int

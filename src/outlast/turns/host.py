@@ -98,8 +98,8 @@ class AgentHost:
         self._hosting = hosting
         self._agent = agent
         self._loop: Loop | None = None
-        self._reader = SpoolReader(generation)
-        self._read = intake.started_at_frame
+        self._reader = SpoolReader(generation, intake.started_at_frame)
+        self._resume = intake.started_at_frame
         self._client: ShimClient | None = None
         self._last_frame_at = boottime()
         self._grace: float | None = -1.0
@@ -212,8 +212,8 @@ class AgentHost:
     def read(self) -> tuple[list[Located], bool]:
         """New events, one bite of them, and whether more is there."""
         located: list[Located] = []
-        limit = self._read + BITE
-        for frame in self._frames():
+        limit = self._reader.position + BITE
+        for frame in self._reader.frames():
             located.extend(self._fold(frame))
             if frame.end >= limit:
                 return located, True
@@ -222,20 +222,17 @@ class AgentHost:
     def read_all(self) -> Iterator[Located]:
         """Everything that is left of a dead agent's spool. Raises SpoolLost."""
         try:
-            for frame in self._frames():
+            for frame in self._reader.frames():
                 yield from self._fold(frame)
         except (SpoolGapError, SpoolCorruptError) as damage:
             raise SpoolLost(damage.message) from damage
 
-    def _frames(self) -> Iterator[SpoolFrame]:
-        return self._reader.frames(self._read)
-
     def _fold(self, frame: SpoolFrame) -> Iterator[Located]:
-        begin, self._read = self._read, frame.end
+        begin, self._resume = self._resume, frame.resume
         self._last_frame_at = max(self._last_frame_at, frame.time)
         seen = _seen(frame)
         if seen is not None:
-            yield from self.intake.feed(seen, begin, frame.end)
+            yield from self.intake.feed(seen, begin, frame.resume)
 
     async def wait(self, wake: asyncio.Event, seconds: float | None) -> None:
         """Until the spool has more, the shim is gone, `wake` is set, or `seconds` are over (None: never)."""
@@ -243,7 +240,7 @@ class AgentHost:
         if client is None:
             return
         waits = [
-            asyncio.ensure_future(client.wait_tip(self._read)),
+            asyncio.ensure_future(client.wait_tip(self._reader.position)),
             asyncio.ensure_future(client.lost.wait()),
             asyncio.ensure_future(wake.wait()),
         ]

@@ -105,7 +105,8 @@ class Intake:
         )
 
     def feed(self, seen: Seen, begin: int, end: int) -> Iterator[Located]:
-        """Fold the frame that lies at spool offsets `begin` to `end`."""
+        """Fold the next frame. `begin` and `end` are where reading must begin to see all from this frame on,
+        and all that comes after it: `SpoolFrame.resume` of the frame before, and of this."""
         self._frame = end
         match seen:
             case OutputSeen():

@@ -70,9 +70,9 @@ class Keep:
         return client
 
     def launch(self, source: str, **more: object) -> LaunchRequest:
-        """A Python agent; it finds the test's folder as `ROOT`."""
+        """A Python agent; it finds the test's folder as `ROOT`, and `tell` writes a whole file there."""
         script = self.root / "agent.py"
-        script.write_text("import json, os, signal, subprocess, sys, time\n" + source)
+        script.write_text(AGENT + source)
         return LaunchRequest(
             argv=(sys.executable, "-I", "-S", "-u", str(script)),
             env={"PATH": os.environ["PATH"], "ROOT": str(self.root), "LANG": "C.UTF-8"},
@@ -103,16 +103,13 @@ class Keep:
         """The spool's frames, from the first, until `wanted` is true of them."""
         reader, found = SpoolReader(client.generation), []
         deadline = time.monotonic() + PATIENCE
-        cursor = 0
         while True:
-            for frame in reader.frames(cursor):
-                found.append(frame)
-                cursor = frame.end
+            found += reader.frames()
             if wanted(found):
                 return found
             assert time.monotonic() < deadline, f"never in the spool: {found[-5:]}"
             async with asyncio.timeout(PATIENCE):
-                await client.wait_tip(cursor)
+                await client.wait_tip(reader.position)
             if client.lost.is_set():
                 await asyncio.sleep(0.01)
 
@@ -169,6 +166,15 @@ def look_alive(pid: int, ticks: int) -> bool:
 
     return proc.is_alive(pid, ticks)
 
+
+AGENT = """
+import json, os, signal, subprocess, sys, time
+def tell(name, text):
+    path = os.path.join(os.environ["ROOT"], name)
+    with open(path + ".part", "w") as file:
+        file.write(text)
+    os.rename(path + ".part", path)
+"""
 
 RUNTIME = """
 import asyncio, os, sys

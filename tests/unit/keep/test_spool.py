@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from outlast.keep import (
     AgentFolder,
+    ExitRecord,
     Generation,
     SpoolCorruptError,
     SpoolGapError,
@@ -20,7 +23,7 @@ from outlast.keep import (
 )
 from outlast.keep.facts import look
 from outlast.keep.fields import pack
-from outlast.keep.reader import Head, InputLine, OutputChunk, SpoolFrame, Void, Written
+from outlast.keep.reader import Exit, Head, InputLine, OutputChunk, SpoolFrame, Void, Written
 from outlast.keep.spool import DiskRefused, Spool
 
 
@@ -33,10 +36,10 @@ class SpoolMade:
         self._fd = os.open(self.generation.path, os.O_RDONLY | os.O_DIRECTORY)
         self.spool = Spool(self._fd, "boot")
 
-    def read(self, after: int = 0) -> list[SpoolFrame]:
-        return list(SpoolReader(self.generation).frames(after))
+    def read(self, after: int | None = None) -> list[SpoolFrame]:
+        return list(SpoolReader(self.generation, after).frames())
 
-    def output(self, after: int = 0) -> bytes:
+    def output(self, after: int | None = None) -> bytes:
         return b"".join(frame.data for frame in self.read(after) if isinstance(frame, OutputChunk))
 
     def file(self, base: int = 0) -> Path:
@@ -84,7 +87,136 @@ def test_reading_goes_on_from_any_frames_end(made: SpoolMade) -> None:
         made.spool.append(frames.OUTPUT, b"%d," % n)
     whole = made.read()
     for n, frame in enumerate(whole):
-        assert made.read(frame.end) == whole[n + 1 :]
+        assert made.read(frame.resume) == whole[n + 1 :]
+
+
+def interleaved(made: SpoolMade, chance: random.Random) -> Iterator[None]:
+    """A spool whose inputs come in parts, with outputs, other notes and new segments between the parts; gives
+    way after each frame."""
+    for seq in range(1, 30):
+        whole = chance.random() < 0.7
+        parts = chance.randrange(1, 6)
+        for n in range(parts):
+            flags = (frames.FIRST if n == 0 else 0) | (frames.MORE if n < parts - 1 or not whole else 0)
+            made.spool.append(frames.INPUT, b"%d.%d " % (seq, n) * 40, flags=flags, seq=seq)
+            yield
+            for _ in range(chance.randrange(3)):
+                made.spool.append(frames.OUTPUT, b"o" * chance.randrange(1, 700))
+                yield
+        if not whole:
+            made.spool.note(frames.VOID, seq=seq)
+            yield
+
+
+def test_an_input_in_parts_is_whole_however_the_spool_is_read(
+    made: SpoolMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at after every frame, with outputs and new segments between its parts, an input comes once and
+    with all its parts; and another reader may begin behind any frame and misses nothing."""
+    monkeypatch.setattr(layout, "SEGMENT_SIZE", 4096)
+    reader, live = SpoolReader(made.generation), list[SpoolFrame]()
+    for _ in interleaved(made, random.Random("parts")):  # noqa: S311 - the same in each run
+        live += reader.frames()
+        assert reader.position == made.spool.tip
+    whole = made.read()
+    assert live == whole
+    assert len(layout.segments(os.fsencode(made.generation.path))) > 5
+    lines = [frame.line for frame in whole if isinstance(frame, InputLine)]
+    assert len(lines) > 10
+    assert all(line.startswith(b"%d.0 " % int(line.partition(b".")[0])) for line in lines)
+    open_inputs, at = 0, 0
+    for n, frame in enumerate(whole):
+        assert at <= frame.resume <= frame.end
+        at = frame.resume
+        open_inputs += frame.resume < frame.end
+        again = made.read(frame.resume)
+        assert [one for one in again if one.end > frame.end] == whole[n + 1 :]
+    assert open_inputs > 20
+
+
+def test_a_reader_that_stops_in_the_middle_goes_on_there(made: SpoolMade) -> None:
+    made.spool.append(frames.INPUT, b'{"a"', flags=frames.FIRST | frames.MORE, seq=1)
+    made.spool.append(frames.OUTPUT, b"between")
+    made.spool.append(frames.INPUT, b":1}\n", seq=1)
+    reader = SpoolReader(made.generation)
+    for frame in reader.frames():
+        if isinstance(frame, OutputChunk):
+            break
+    assert [frame.line for frame in reader.frames() if isinstance(frame, InputLine)] == [b'{"a":1}\n']
+
+
+def test_a_cursor_at_the_very_first_frame_of_a_trimmed_spool_is_a_gap(made: SpoolMade) -> None:
+    """Nobody who has folded nothing may begin in the middle."""
+    for _ in range(20):
+        made.spool.append(frames.OUTPUT, bytes(1 << 20))
+    made.spool.trim(made.spool.tip)
+    with pytest.raises(SpoolGapError):
+        made.read(0)
+    assert isinstance(made.read()[0], Head)
+
+
+def test_a_spool_that_grows_by_segments_while_it_is_read_is_sound(
+    made: SpoolMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shim ends a segment and begins another behind a reader: nothing is lost or damaged."""
+    monkeypatch.setattr(layout, "SEGMENT_SIZE", 4096)
+    listed, rounds = layout.segments, iter(range(6))
+
+    def written_meanwhile(folder: int | bytes) -> list[int]:
+        for _ in itertools.islice(rounds, 1):
+            begun = len(listed(folder))
+            while len(listed(folder)) < begun + 2:
+                made.spool.append(frames.OUTPUT, b"y" * 500)
+        return listed(folder)
+
+    made.spool.append(frames.OUTPUT, b"x")
+    monkeypatch.setattr(layout, "segments", written_meanwhile)
+    reader = SpoolReader(made.generation)
+    seen = [frame for _ in range(8) for frame in reader.frames()]
+    assert next(rounds, None) is None
+    assert seen == made.read()
+    assert seen[-1].end == made.spool.tip
+
+
+EXITED = {
+    "verified": 1,
+    "complete": 1,
+    "status": 0,
+    "stdout_end": 10,
+    "wall": 1,
+    "boottime": 1,
+}
+
+
+@pytest.mark.parametrize("with_frame", [True, False], ids=["frame and record", "record only"])
+def test_the_exit_comes_after_the_last_output(
+    made: SpoolMade, monkeypatch: pytest.MonkeyPatch, with_frame: bool
+) -> None:
+    """An agent that ends between a reader's look at the spool and its look at the record: its last words come
+    first, then one exit."""
+    made.spool.append(frames.OUTPUT, b"first ")
+    read = ExitRecord.read
+
+    def ends_now(fd: int) -> ExitRecord | None:
+        monkeypatch.setattr(ExitRecord, "read", read)
+        made.spool.append(frames.OUTPUT, b"last")
+        if with_frame:
+            made.spool.append(frames.EXIT, pack(EXITED))
+        record = layout.Record.create(layout.EXIT, dir_fd=fd)
+        record.write(EXITED)
+        os.close(record.fd)
+        return read(fd)
+
+    monkeypatch.setattr(ExitRecord, "read", ends_now)
+    reader = SpoolReader(made.generation)
+    found = list(reader.frames())
+    assert [type(frame) for frame in found] == [Head, OutputChunk, OutputChunk, Exit]
+    assert list(reader.frames()) == []
+    if with_frame:
+        assert made.read(found[-1].resume) == []
+    else:
+        # Told by the record alone, it has no place: whoever comes later is told too.
+        assert [type(frame) for frame in made.read(found[-1].resume)] == [Exit]
 
 
 def test_a_message_that_was_voided_is_no_input(made: SpoolMade) -> None:

@@ -1,0 +1,110 @@
+"""A host reads a spool that grows under it, and another begins again from what it has stored."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from outlast.agents import Command
+from outlast.agents.contract import FoldContext, Message
+from outlast.keep import AgentFolder, Claim, Generation, frames, layout
+from outlast.keep.spool import Spool
+from outlast.records.envelope import Cursor
+from outlast.records.types import AgentStateFolded
+from outlast.turns.host import AgentHost, Hosting
+from outlast.turns.intake import Intake, Located
+
+AGENT = Command(["agent"])
+CONTEXT = FoldContext("s", "l", "/w", None, confirmed=False, secret=b"x")
+
+
+class Life:
+    """An agent life without an agent: its spool, written as the shim writes it."""
+
+    def __init__(self, root: Path) -> None:
+        self.generation: Generation = AgentFolder.create(root / "agent").generation(1)
+        self.generation.path.mkdir()
+        self.folder = os.open(self.generation.path, os.O_RDONLY | os.O_DIRECTORY)
+        self.spool = Spool(self.folder, "boot")
+        self._hosting = Hosting("s", "/w", root, Claim("store", "lineage", 1, "owner"), "m", b"x", {})
+
+    def host(self, journaled: Cursor | None = None, start: AgentStateFolded | None = None) -> AgentHost:
+        fold = AGENT.fold(CONTEXT, start.state if start else None)
+        intake = Intake(fold, self.generation.name, AGENT.line_limit, journaled, start)
+        return AgentHost(self.generation, intake, self._hosting, AGENT)
+
+
+@pytest.fixture
+def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
+    monkeypatch.setattr(layout, "SEGMENT_SIZE", 2048)
+    made = Life(tmp_path)
+    yield made
+    os.close(made.folder)
+
+
+def prompt() -> bytes:
+    said = {"outlast": 1, "nonce": "n", "turn": "t", "attempt": 1, "request_id": "t", "input": []}
+    return json.dumps(said | {"padding": "x" * 3000}).encode() + b"\n"
+
+
+def conversation(life: Life) -> Iterator[None]:
+    """A prompt in parts, while the agent talks, cuts its lines anywhere and fills segments."""
+    line = prompt()
+    parts = [line[at : at + 500] for at in range(0, len(line), 500)]
+    said = b"".join(
+        json.dumps({"type": "message", "role": "assistant", "text": f"{n} " + "y" * 150}).encode() + b"\n"
+        for n in range(24)
+    )
+    chunk = len(said) // (3 * len(parts)) + 1
+    chunks = [said[at : at + chunk] for at in range(0, len(said), chunk)]
+    for n, part in enumerate(parts):
+        flags = (frames.FIRST if n == 0 else 0) | (frames.MORE if n < len(parts) - 1 else 0)
+        life.spool.append(frames.INPUT, part, flags=flags, seq=1)
+        yield
+        for output in chunks[3 * n : 3 * n + 3]:
+            life.spool.append(frames.OUTPUT, output)
+            yield
+
+
+def texts(located: list[Located]) -> list[str]:
+    return [item.event.text.split()[0] for item in located if isinstance(item.event, Message)]
+
+
+def test_an_input_that_the_shim_takes_in_parts_is_folded_once_by_whoever_reads(life: Life) -> None:
+    """A host that looks after each frame folds the prompt as soon as its last part is there, so that it does
+    not ask for it again; and so does each host that goes on from a state stored between any two frames."""
+    first, stored, told = life.host(), [], list[Located]()
+    for _ in conversation(life):
+        told += first.read()[0]
+        stored.append((first.intake.dump(), first.intake.cursor, len(texts(told))))
+    assert first.intake.fold.last_input == 1
+    assert first.intake.fold.turn == "t"
+    everything = [str(n) for n in range(24)]
+    assert texts(told) == everything
+    assert len(layout.segments(os.fsencode(life.generation.path))) > 3
+    open_inputs = 0
+    for state, cursor, given in stored:
+        open_inputs += state.last_input == 0 and state.offset > 0
+        later = life.host(cursor, state)
+        rest, more = later.read()
+        assert not more
+        assert later.intake.fold.last_input == 1
+        assert later.intake.fold.turn == "t"
+        assert texts(rest) == everything[given:]
+    assert open_inputs > 5
+
+
+def test_a_stored_state_lets_go_of_no_part_of_an_input_that_is_still_coming(life: Life) -> None:
+    host = life.host()
+    for _ in conversation(life):
+        host.read()
+        life.spool.trim(host.intake.dump().offset)
+        assert life.spool.base <= host.intake.cursor.frame
+        later = life.host(host.intake.cursor, host.intake.dump())
+        later.read()
+        assert later.intake.fold.last_input == host.intake.fold.last_input
+    assert host.intake.fold.last_input == 1
