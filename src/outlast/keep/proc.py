@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 SIGKILL, SIGTERM = 9, 15
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 MARKER = b"OUTLAST_AGENT"
 """Environment variable that carries the generation's opaque marker."""
+_EXEC_PATIENCE = 20
+"""How often to look, a millisecond apart, at a process that has no environment just now."""
 
 
 def _find_prctl() -> int:
@@ -142,13 +145,45 @@ def descendants(of: int) -> int:
 
 def carries(pid: int, marker: str) -> bool | None:
     """Whether the process was started with this marker in its environment; None if that may not be read."""
+    wanted = MARKER + b"=" + marker.encode()
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return MARKER + b"=" + marker.encode() in file.read().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError):
+        for _ in range(_EXEC_PATIENCE):
+            environment = _environment(pid)
+            if environment is not None:
+                return wanted in environment.split(b"\0")
+            time.sleep(0.001)
+    except FileNotFoundError:
         return False
     except OSError:
         return None
+    return None
+
+
+def _environment(pid: int) -> bytes | None:
+    """What the process was started with; None while it is between two programs. Raises OSError."""
+    data = _read_environment(f"/proc/{pid}/environ")
+    fields = _stat(pid)
+    if data or fields is None:
+        return data
+    kernel_thread, environment_end = int(fields[6]) & 0x200000, int(fields[48])
+    if kernel_thread or environment_end:
+        return b""
+    # A main thread that has ended has no memory any more; others of the process may run on.
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            data = data or _read_environment(f"/proc/{pid}/task/{task}/environ")
+        except FileNotFoundError:
+            continue
+    return data or (b"" if fields[0] in (b"Z", b"X") else None)
+
+
+def _read_environment(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except ProcessLookupError:
+        # No memory (any more): some kernels say so, others give nothing.
+        return b""
 
 
 def marked(marker: str, since: int) -> tuple[list[int], list[int]]:
@@ -160,14 +195,9 @@ def marked(marker: str, since: int) -> tuple[list[int], list[int]]:
     with_marker, suspects = [], []
     for pid in pids():
         answer = carries(pid, marker)
-        if answer is False:
-            continue
-        ticks = start_ticks(pid)
-        if ticks is None:
-            continue
         if answer:
             with_marker.append(pid)
-        elif ticks >= since and _user(pid) == os.getuid():
+        elif answer is None and (start_ticks(pid) or 0) >= since and _user(pid) == os.getuid():
             suspects.append(pid)
     return with_marker, suspects
 

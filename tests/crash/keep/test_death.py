@@ -33,12 +33,12 @@ def daemon(name):
         os.setsid()
         if os.fork():
             os._exit(0)
-        print(name, os.getpid(), flush=True)
+        os.write(1, b"%s %d\\n" % (name, os.getpid()))
         while True:
             time.sleep(1000)
-child = "import os, time; print('child', os.getpid(), flush=True); time.sleep(1000)"
+child = "import os, time; os.write(1, b'child %d\\\\n' % os.getpid()); time.sleep(1000)"
 subprocess.Popen([sys.executable, "-S", "-c", child])
-daemon("daemon")
+daemon(b"daemon")
 """
 STAYS = DAEMON + "time.sleep(1000)\n"
 
@@ -136,8 +136,7 @@ async def test_an_agent_that_closes_stdout_lives_on(keep: Keep, tools: Tools) ->
 print("last words", flush=True)
 os.close(1)
 for line in sys.stdin:
-    with open(os.environ["ROOT"] + "/heard", "w") as file:
-        file.write(line)
+    tell("heard", line)
 """
     )
     found = await keep.follow(client, lambda found: any(isinstance(f, OutputChunk) and f.eof for f in found))
@@ -227,9 +226,9 @@ async def test_with_guard_and_shim_dead_the_marker_finds_what_is_left(keep: Keep
     assert facts is not None
     assert facts.guard is not None
     assert facts.shim is not None
-    os.kill(facts.guard.pid, signal.SIGKILL)
-    os.kill(facts.shim.pid, signal.SIGKILL)
-    await tools.until(lambda: not tools.alive(facts.shim.pid), "the shim is gone")  # type: ignore[union-attr]
+    for process in (facts.guard, facts.shim):
+        os.kill(process.pid, signal.SIGKILL)
+        await tools.until(lambda pid=process.pid: not tools.alive(pid), "it is gone")  # type: ignore[misc]
     await tools.until(lambda: not tools.alive(facts.agent_pid), "the agent itself died with its shim")
     verdict = tree_dead(generation)
     assert isinstance(verdict, Alive)
@@ -238,7 +237,7 @@ async def test_with_guard_and_shim_dead_the_marker_finds_what_is_left(keep: Keep
         await start_idle(keep.folder, keep.claim(2))
     assert refused.value.alive
     assert isinstance(kill_marked(generation), Verified)
-    assert not any(tools.alive(pid) for pid in pids)
+    await tools.until(lambda: not any(tools.alive(pid) for pid in pids), "the kernel has buried them")
     later, _ = await keep.idle(2)
     assert later.number == 2
 
