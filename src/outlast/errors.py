@@ -246,7 +246,7 @@ class RestoreDiscoveryError(RestoreError):
             kind="replay",
             phase="discover",
             session_id=session_id,
-            hint="`outlast verify` shows what is there",
+            hint="keep a copy of the store; `outlast tail` prints what is there",
         )
         self.missing = missing
 

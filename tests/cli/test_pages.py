@@ -4,6 +4,8 @@ import re
 import runpy
 from pathlib import Path
 
+import outlast
+from outlast.cli.app import COMMANDS
 from outlast.config.load import NEEDS_TRUST
 from outlast.config.settings import AgentSettings, decode_settings
 
@@ -13,6 +15,13 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 def test_the_command_reference_is_current() -> None:
     page = runpy.run_path(str(DOCS / "make_cli.py"))["page"]()
     assert (DOCS / "cli.md").read_text(encoding="utf-8") == page, "run `make docs` and commit the page"
+
+
+def test_an_error_never_sends_anybody_to_a_command_that_is_not_there() -> None:
+    sources = Path(outlast.__file__).parent.rglob("*.py")
+    named = {name for file in sources for name in re.findall(r"`outlast ([a-z]+)", file.read_text("utf-8"))}
+    assert {"resume", "doctor"} <= named
+    assert named <= set(COMMANDS)
 
 
 def test_the_example_holds_every_key_and_is_accepted() -> None:

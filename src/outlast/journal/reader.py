@@ -116,6 +116,6 @@ def _broken(name: str, seq: int, reason: str) -> IntegrityError:
         f"record {seq} of the journal of {name} is {reason}",
         seq=seq,
         reason=reason,
-        hint="keep a copy of the store; `outlast verify` shows what is intact",
+        hint="keep a copy of the store; `outlast tail` prints what comes before it",
         session_id=name,
     )

@@ -72,7 +72,7 @@ class Registry:
         except msgspec.DecodeError as error:
             raise InvalidRecordError(
                 f"the stored body is no {name} version {version}: {error}",
-                hint="`outlast verify` shows what else is wrong",
+                hint="keep a copy of the store; `outlast tail` prints what comes before it",
             ) from error
 
     def encode(self, body: Body) -> bytes:

@@ -21,7 +21,7 @@ def refuse(state: State, record: Record, reason: str) -> NoReturn:
         seq=record.seq,
         reason=reason,
         session_id=state.session,
-        hint="everything before it can be read; `outlast verify` shows more",
+        hint="keep a copy of the store; `outlast tail` prints what comes before it",
     )
 
 
