@@ -55,6 +55,23 @@ def test_a_session_that_is_not_there_exits_3(shell: Shell, arguments: tuple[str,
     assert "`outlast ls` lists them" in ran.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("send", "", "hi"), ("show", ""), ("tail", ""), ("wait", ""), ("cancel", ""), ("kill", ""),
+     ("close", ""), ("retry", ""), ("retry", "s", ""), ("skip", ""), ("skip", "s", ""), ("plan", ""),
+     ("resume", ""), ("answer", "", "g", "c"), ("answer", "s", "", "c"), ("attach", ""),
+     ("run", "--session", "", "hi")],
+)  # fmt: skip
+def test_an_empty_id_names_nothing(shell: Shell, arguments: tuple[str, ...]) -> None:
+    shell.run("send", "s", "hi")
+    shell.run("run", "-a", "scripted", "--session", "s", "[[fail:no]]")
+    before = shell.sessions()
+    ran = shell.run(*arguments)
+    assert ran.code == 2, ran
+    assert "empty" in ran.err
+    assert shell.sessions() == before
+
+
 def test_a_prefix_that_fits_two_sessions_is_refused(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "--session", "chat-1", "one")
     shell.run("send", "chat", "more")  # a unique beginning

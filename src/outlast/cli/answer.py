@@ -12,7 +12,7 @@ import msgspec
 from outlast.cli.contact import open_client, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.gates import choice_of, find_gate
-from outlast.cli.options import json_option, session_argument
+from outlast.cli.options import json_option, not_empty, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.shapes import ResultLine
 from outlast.cli.stored import loaded_config
@@ -34,7 +34,7 @@ _EXITS = {
 
 @click.command("answer")
 @session_argument
-@click.argument("gate", metavar="GATE")
+@click.argument("gate", metavar="GATE", callback=not_empty)
 @click.argument("choice", metavar="CHOICE")
 @json_option()
 def answer_command(session: str, gate: str, choice: str, as_json: bool) -> int:

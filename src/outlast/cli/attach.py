@@ -11,7 +11,7 @@ import click
 
 from outlast.cli.contact import open_client, speakable
 from outlast.cli.exits import Exit
-from outlast.cli.options import real_workspace
+from outlast.cli.options import not_empty, real_workspace
 from outlast.cli.output import Screen
 from outlast.cli.stored import loaded_config
 from outlast.errors import SessionNotFoundError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("attach")
-@click.argument("session", metavar="[ID]", required=False)
+@click.argument("session", metavar="[ID]", required=False, callback=not_empty)
 def attach_command(session: str | None) -> int:
     """Follow a session live; without ID the newest of this folder.
 

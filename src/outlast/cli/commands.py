@@ -144,7 +144,7 @@ async def _ask(config: Config, name: str, turn: str | None, order: TurnOrder) ->
 async def _turn(session: Session, typed: str) -> str:
     """The turn whose id is, or alone begins with, what was typed. Raises TurnNotFoundError."""
     turns = [turn.turn for turn in (await session.view()).turns]
-    fitting = [typed] if typed in turns else [turn for turn in turns if turn.startswith(typed)]
+    fitting = [typed] if typed in turns else [turn for turn in turns if typed and turn.startswith(typed)]
     if len(fitting) == 1:
         return fitting[0]
     raise TurnNotFoundError(

@@ -19,11 +19,21 @@ def json_option(help_text: str = "Print JSON (docs/cli.md names the fields).") -
 
 
 def session_argument(command: F) -> F:
-    return click.argument("session", metavar="ID")(command)
+    return click.argument("session", metavar="ID", callback=not_empty)(command)
 
 
 def turn_argument(command: F) -> F:
-    return click.argument("turn", metavar="[TURN]", required=False)(command)
+    return click.argument("turn", metavar="[TURN]", required=False, callback=not_empty)(command)
+
+
+def not_empty(context: click.Context, parameter: click.Parameter, typed: str | None) -> str | None:
+    """Every id begins with an empty one, so a script whose variable is empty would act on whatever is there.
+    Raises UsageError."""
+    if typed == "":
+        raise UsageError(
+            f"{parameter.make_metavar(context)} is empty", hint="`outlast ls` lists the sessions"
+        )
+    return typed
 
 
 def prompt_argument(command: F) -> F:

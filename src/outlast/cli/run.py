@@ -13,7 +13,14 @@ from outlast.cli.contact import open_runtime
 from outlast.cli.exits import exit_of_outcome
 from outlast.cli.failures import DetachedError, WaitingForAnswerError
 from outlast.cli.gates import Approve
-from outlast.cli.options import json_option, prompt_argument, read_prompt, real_workspace, workspace_option
+from outlast.cli.options import (
+    json_option,
+    not_empty,
+    prompt_argument,
+    read_prompt,
+    real_workspace,
+    workspace_option,
+)
 from outlast.cli.output import Screen
 from outlast.errors import AgentNotFoundError, SessionNotFoundError, UsageError
 from outlast.ids import derived_id
@@ -45,7 +52,9 @@ class RunRequest:
 
 @click.command("run")
 @click.option("-a", "--agent", metavar="NAME", help="The agent; needed where more than one is here.")
-@click.option("--session", metavar="ID", help="Go on with this session; a new label starts one.")
+@click.option(
+    "--session", metavar="ID", callback=not_empty, help="Go on with this session; a new label starts one."
+)
 @click.option(
     "-c", "--continue", "continues", is_flag=True, help="Go on with the newest session of the folder."
 )

@@ -264,7 +264,7 @@ class Store(Protocol):
 
     async def find(self, name_or_prefix: str) -> str:
         """The session id: an exact match wins over a unique prefix. Raises SessionNotFoundError,
-        AmbiguousIdError."""
+        AmbiguousIdError, and UsageError for an empty one."""
         ...
 
     async def close(self) -> None:

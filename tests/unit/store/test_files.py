@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -14,9 +15,10 @@ import pytest
 from tests.support.stores import admit, append, seqs
 
 from outlast.errors import IntegrityError, OutlastError, PlatformError, SchemaError, StoreError, UsageError
+from outlast.store.contract import Store
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import require_safe_sqlite
-from outlast.store.sqlite.layout import NETWORK_FILESYSTEMS, Layout, filesystem_of
+from outlast.store.sqlite.layout import NETWORK_FILESYSTEMS, Layout, filesystem_of, open_side_file
 from outlast.store.sqlite.reading import list_sessions
 from outlast.store.url import accept_restored, database_path, open_store, sqlite_url
 
@@ -248,6 +250,54 @@ async def test_a_changed_blob_is_refused(url: str) -> None:
             await store.get_blob(other)
     assert [p.name for p in path.parent.iterdir()] == [digest]
     await store.close()
+
+
+async def test_a_blob_is_flushed_to_its_name_also_when_it_was_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wrote it may have been killed before its folder was."""
+    await store.put_blob(b"twice")
+    flushed: list[str] = []
+    real = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (flushed.append(os.readlink(f"/proc/self/fd/{file}")), real(file))
+    )
+    digest = await store.put_blob(b"twice")
+    folder = Layout.of(database_path(store.url, {})).blobs
+    assert {str(folder), str(folder / digest[:2])} <= set(flushed)
+
+
+@pytest.mark.parametrize("name", ["", "nodes", "blobs"])
+@pytest.mark.parametrize("wrong", ["of another user", "writable by others", "a link"])
+async def test_a_side_folder_that_is_not_ours_alone_is_refused(tmp_path: Path, name: str, wrong: str) -> None:
+    await use(sqlite_url(tmp_path / "x.db"))
+    folder = tmp_path / "x.d" / name
+    if wrong == "a link":
+        folder.rename(tmp_path / "elsewhere")
+        (tmp_path / "x.d" / name).symlink_to(tmp_path / "elsewhere")
+    elif wrong == "writable by others":
+        folder.chmod(0o777)
+    elif os.getuid() == 0:
+        os.chown(folder, 12345, 12345)
+    else:
+        pytest.skip("only root can give a folder away")
+    with pytest.raises(UsageError, match=re.escape(str(folder))):
+        await open_store(sqlite_url(tmp_path / "x.db"))
+
+
+@pytest.mark.parametrize("name", ["bell", "gate", "turn", "witness"])
+async def test_a_side_file_is_never_a_link(tmp_path: Path, name: str) -> None:
+    await use(sqlite_url(tmp_path / "x.db"))
+    letter = tmp_path / "letter"
+    letter.write_text("to my aunt")
+    side = tmp_path / "x.d" / name
+    side.unlink()
+    side.symlink_to(letter)
+    with pytest.raises(UsageError, match=re.escape(str(side))):
+        await open_store(sqlite_url(tmp_path / "x.db"))
+    with pytest.raises(OSError):  # noqa: PT011 - ELOOP or EMLINK, by the system
+        open_side_file(side)
+    assert letter.read_text() == "to my aunt"
 
 
 def test_two_names_of_a_file_without_suffix_have_their_own_folder() -> None:

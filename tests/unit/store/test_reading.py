@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
 import pytest
 from tests.support.stores import admit, append
 
-from outlast.errors import SessionNotFoundError
+from outlast.errors import SessionNotFoundError, UsageError
+from outlast.state.listing import listed_json, status_of
 from outlast.store.contract import CatalogQuery, Store
 from outlast.store.sqlite import operations, reading, transaction
 from outlast.store.sqlite.reading import find_session, list_sessions
@@ -27,6 +29,30 @@ async def test_what_is_listed_is_the_same_with_and_without_an_event_loop(store: 
     query = CatalogQuery(prefix="b")
     assert list_sessions(database, query) == await store.list(query)
     assert find_session(database, "a") == "a"
+
+
+async def test_an_empty_prefix_finds_no_session(store: Store) -> None:
+    await admit(store, "only", "r")
+    with pytest.raises(UsageError, match="empty"):
+        await store.find("")
+    with pytest.raises(UsageError, match="empty"):
+        find_session(database_path(store.url, {}), "")
+    assert await store.find("o") == "only"
+
+
+async def test_a_listing_counts_inputs_and_no_other_command(store: Store) -> None:
+    await admit(store, "s", "r")
+    for kind in ("cancel", "kill", "close", "answer", "retry", "skip"):
+        await admit(store, "s", kind, kind=kind)
+    (row,) = await store.list()
+    assert row.pending == 1
+    assert await store.listed("s") == row
+    assert listed_json(row)["queued"] == 1
+    assert len(await store.pending("s")) == 7
+    await append(store, await store.acquire("s"), settle=("r",))
+    (row,) = await store.list()
+    # Nobody is waited for where only a command is left over.
+    assert status_of(replace(row, owner=None)) == "idle"
 
 
 def test_where_there_is_no_store_there_is_no_session_and_none_is_made(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from outlast.errors import IntegrityError, UsageError
 from outlast.faults import point
-from outlast.store.sqlite.layout import unwritable
+from outlast.store.sqlite.layout import flush_folder, unwritable
 
 
 class Blobs:
@@ -27,14 +27,15 @@ class Blobs:
                 os.utime(path)
             else:
                 self._write(path, data)
+            # Also of one that was there: whoever renamed it may have ended before this.
+            flush_folder(path.parent)
+            flush_folder(self._folder)
         except OSError as error:
             raise unwritable(path, error) from error
         return digest
 
     def _write(self, path: Path, data: bytes) -> None:
-        if not path.parent.is_dir():
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            _flush_folder(self._folder)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         draft = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
         try:
             file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
@@ -48,7 +49,6 @@ class Blobs:
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
-        _flush_folder(path.parent)
         point("store.blob.after_rename")
 
     def get(self, digest: str) -> bytes:
@@ -72,11 +72,3 @@ class Blobs:
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
             raise UsageError(f"{digest!r} is no SHA-256 in lower-case hexadecimal")
         return self._folder / digest[:2] / digest
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

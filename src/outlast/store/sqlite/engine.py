@@ -5,14 +5,16 @@ the frames may be in the log: the engine latches and tries one barrier commit on
 succeeds it has overwritten what was left of the failed one, which is therefore not stored. If not, and
 always after a failed fsync (a second one can succeed although the pages are gone), the outcome stays
 ambiguous and this process writes no more; the next process's open decides.
+
+What comes after a COMMIT (the witness, the remembered epoch, the bell) fails nothing: the caller would take
+for refused what is stored.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from outlast.errors import AmbiguousAppendError, OutlastError, StoreError
 from outlast.faults import point
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import extended_code, full, is_full, require_safe_sqlite, translated
-from outlast.store.sqlite.layout import Layout, prepare, unwritable
+from outlast.store.sqlite.layout import Layout, make_private_folder, open_side_file, prepare, unwritable
 from outlast.store.sqlite.operations import Operation
 from outlast.store.sqlite.transaction import Cache, Effects, Transaction
 from outlast.store.sqlite.turnstile import Turnstile
@@ -83,7 +85,7 @@ class Engine:
                 if not self.witness.is_ours:
                     self.witness.begin_anew()
         self.remembered = self._recall()
-        self._bell = os.open(layout.bell, os.O_RDWR | os.O_CLOEXEC)
+        self._bell = open_side_file(layout.bell)
         undo.callback(os.close, self._bell)
 
     @property
@@ -103,28 +105,32 @@ class Engine:
     def execute(self, group: Sequence[Operation]) -> tuple[list[object], Effects]:
         """Carry out the group in one transaction. The outcomes are results or exceptions, in order; each is
         definite except AmbiguousAppendError. Never raises for what went wrong in an operation."""
-        if self._latched:
-            return [_stopped()] * len(group), Effects()
         try:
             with self._turnstile.turn(self._settings.busy_seconds):
                 outcomes, effects = self._whole_or_one_by_one(group)
                 if effects.epoch:
                     self._remember(effects.epoch)
-        except OutlastError as error:
-            return [error] * len(group), Effects()
+        except StoreError as error:  # of the turnstile: no turn, nothing written
+            return _for_each(group, error), Effects()
         self._bear_witness(effects)
         return outcomes, effects
 
+    def stop(self) -> None:
+        """Write no more: something is wrong with this process itself."""
+        self._latched = True
+
     def _whole_or_one_by_one(self, group: Sequence[Operation]) -> tuple[list[object], Effects]:
+        if self._latched:
+            return _for_each(group, _stopped()), Effects()
         try:
             return self._transact(group)
         except _UnsettledError as error:
-            return [self._settle(error)] * len(group), Effects()
-        except (apsw.Error, OutlastError, OSError, ValueError, TypeError, OverflowError) as error:
-            self._roll_back()
+            return _for_each(group, self._settle(error)), Effects()
+        except Exception as error:  # noqa: BLE001 - nothing is committed, whatever it was
             failure = self._failure(error)
+            self._roll_back()
             if len(group) == 1 or not _is_ones_own(error):
-                return [failure] * len(group), Effects()
+                return _for_each(group, failure), Effects()
         # One operation brought something that cannot be stored. It must not take the others with it.
         outcomes: list[object] = []
         together = Effects()
@@ -184,8 +190,12 @@ class Engine:
 
     def _roll_back(self) -> None:
         self._cache.clear()
-        if self._connection.in_transaction:
-            self._cursor.execute("ROLLBACK")
+        try:
+            if self._connection.in_transaction:
+                self._cursor.execute("ROLLBACK")
+        except apsw.Error:
+            # SQLite has rolled back by itself where it could; else no transaction begins here any more.
+            self._latched = self._latched or self._connection.in_transaction
 
     def _failure(self, error: Exception) -> OutlastError:
         if isinstance(error, OutlastError):
@@ -200,27 +210,28 @@ class Engine:
         return StoreError(f"cannot be stored in {database}: {error}")
 
     def _bear_witness(self, effects: Effects) -> None:
-        """After the commit and before anybody hears of it. A failure loses no record, so it fails nothing:
-        the witness may be behind."""
-        for name in effects.points:
-            point(f"store.{name}.after_commit")
-        with _tolerating_a_full_disk():
+        """After the commit and before anybody hears of it. The witness may be behind."""
+        with _failing_nothing():
+            for name in effects.points:
+                point(f"store.{name}.after_commit")
+        with _failing_nothing():
             self.witness.write(effects.tips.items())
 
     def ring(self, effects: Effects) -> None:
         """Tell other processes of a group. Nothing depends on it: beside the bell they look now and then, and
         a dead node's file may stay."""
         if effects.names:
-            with _tolerating_a_full_disk():
+            with _failing_nothing():
                 os.pwrite(self._bell, b"!", 0)
         for node in effects.dead:
-            (self._settings.layout.nodes / node).unlink(missing_ok=True)
+            with _failing_nothing():
+                (self._settings.layout.nodes / node).unlink()
 
     def _recall(self) -> int:
         path = self._memory_path()
         try:
             return int(path.read_text(encoding="ascii")) if path else 0
-        except (FileNotFoundError, NotADirectoryError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
             return 0
 
     def _remember(self, epoch: int) -> None:
@@ -228,9 +239,9 @@ class Engine:
         path = self._memory_path()
         if path is None:
             return
-        with _tolerating_a_full_disk():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with _failing_nothing():
+            make_private_folder(path.parent)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 os.pwrite(file, b"%020d" % epoch, 0)
             finally:
@@ -245,7 +256,10 @@ class Engine:
         highest one seen, and the witness of the newer store is dropped. Returns the epoch."""
         with self._turnstile.turn(self._settings.busy_seconds):
             self.epoch = max(self.epoch, self.remembered) + 1
-            self._cursor.execute("UPDATE store SET epoch = max(epoch + 1, ?)", (self.epoch,))
+            try:
+                self._cursor.execute("UPDATE store SET epoch = max(epoch + 1, ?)", (self.epoch,))
+            except apsw.Error as error:
+                raise translated(error, self._settings.layout.database) from error
             self.witness.begin_anew()
             self.remembered = self.epoch
             self._remember(self.epoch)
@@ -280,10 +294,20 @@ def _merge(into: Effects, effects: Effects) -> None:
     into.after = effects.after or into.after
 
 
+def _for_each(group: Sequence[Operation], error: OutlastError) -> list[object]:
+    """The error for each caller: one of its own, for whoever raises it adds to it."""
+    return [_twin(error) for _ in group]
+
+
+def _twin(error: OutlastError) -> OutlastError:
+    twin = type(error).__new__(type(error), *error.args)
+    twin.__dict__.update(error.__dict__)
+    twin.__cause__ = error.__cause__
+    return twin
+
+
 @contextmanager
-def _tolerating_a_full_disk() -> Iterator[None]:
-    try:
+def _failing_nothing() -> Iterator[None]:
+    """Around what comes after a COMMIT."""
+    with suppress(OSError, OutlastError):
         yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
-            raise

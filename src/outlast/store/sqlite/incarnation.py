@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from outlast.store.sqlite.layout import unwritable
+from outlast.store.sqlite.layout import open_side_file, unwritable
 
 _LINUX = sys.platform == "linux"
 _FLOCK = "hhqqi4x" if _LINUX else "qqihh"
@@ -95,7 +95,7 @@ def this_process(node: str, label: str) -> Node:
 def lock_owner(path: Path) -> int | None:
     """Who locks the file: None if nobody does, else the process id as seen from here, 0 if it is not
     visible here. Raises FileNotFoundError. Must not be asked for a file of this process."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    file = open_side_file(path, write=False)
     try:
         if _LINUX:
             request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from outlast.errors import PlatformError, StoreFullError, UsageError
 
@@ -68,8 +70,18 @@ def make_private_folder(path: Path) -> None:
     make_private_folder(path.parent)
     try:
         path.mkdir(mode=0o700, exist_ok=True)
-    except FileExistsError as error:
+    except (FileExistsError, NotADirectoryError) as error:
         raise UsageError(f"{path} is in the way: a folder is needed there") from error
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """What was made, renamed or removed in the folder stays so after a power cut. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def prepare(layout: Layout) -> None:
@@ -79,11 +91,36 @@ def prepare(layout: Layout) -> None:
         refuse_network_filesystem(layout.database.parent)
         for folder in (layout.folder, layout.nodes, layout.blobs):
             make_private_folder(folder)
+            _refuse_foreign(folder, "folder")
         for path in (layout.bell, layout.gate, layout.turn, layout.witness):
-            if not path.exists():
-                os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            if not os.path.lexists(path):
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            _refuse_foreign(path, "file")
     except OSError as error:
         raise unwritable(layout.database, error) from error
+
+
+def _refuse_foreign(path: Path, kind: Literal["folder", "file"]) -> None:
+    """Raises UsageError unless `path` is what we make there. Whoever else can write in the side folder can
+    free a living owner's lock, or lead a write to another file of this user."""
+    found = path.lstat()
+    is_kind = stat.S_ISDIR if kind == "folder" else stat.S_ISREG
+    if not is_kind(found.st_mode):
+        raise UsageError(
+            f"{path} is not a plain {kind}, as the store has it there", hint="move it out of the way"
+        )
+    if found.st_uid != os.geteuid():
+        raise UsageError(
+            f"{path} belongs to another user (uid {found.st_uid}, this is {os.geteuid()})",
+            hint="run as that user, or name a store of your own with OUTLAST_STATE_DIR or OUTLAST_STORE",
+        )
+    if found.st_mode & 0o022:
+        raise UsageError(f"{path} can be written by other users", hint=f"`chmod go-w {path}`, if it is yours")
+
+
+def open_side_file(path: Path, *, write: bool = True) -> int:
+    """A descriptor of a side file, which is never a link. Raises OSError."""
+    return os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
 def unwritable(path: Path, error: OSError) -> StoreFullError:

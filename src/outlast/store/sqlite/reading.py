@@ -14,7 +14,7 @@ from typing import cast
 
 import apsw
 
-from outlast.errors import AmbiguousIdError, InputError, SessionNotFoundError
+from outlast.errors import AmbiguousIdError, InputError, SessionNotFoundError, UsageError
 from outlast.store.contract import CatalogQuery, Entry, Holder, Listed, Row, Tip, Tombstone
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import connect_reader, translated
@@ -57,7 +57,7 @@ SELECT_CHANGED = (
 )
 _LISTED = (
     f"name, {', '.join('catalog.' + column for column in CATALOG_COLUMNS.split(', '))},"
-    " (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s),"
+    " (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s AND kind = 'input'),"
     " lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label"
 )
 _OWNER = " LEFT JOIN lease ON lease.s = catalog.s LEFT JOIN node ON node.id = lease.node"
@@ -204,6 +204,7 @@ class Reader:
         return Listed(entry, cast(int, pending), owner)
 
     def find(self, name_or_prefix: str) -> str:
+        _refuse_empty(name_or_prefix)
         if self._one(FIND_EXACT, (name_or_prefix,)):
             return name_or_prefix
         names = [cast(str, row[0]) for row in self._all(FIND_PREFIX, _range(name_or_prefix))]
@@ -243,6 +244,11 @@ def _list_statement(query: CatalogQuery) -> tuple[str, tuple[Value, ...]]:
     return LIST_WORKSPACE_PREFIX, (*_range(query.prefix or ""), query.workspace, query.limit)
 
 
+def _refuse_empty(name_or_prefix: str) -> None:
+    if not name_or_prefix:
+        raise UsageError("an empty session id names no session", hint="`outlast ls` lists them")
+
+
 def _not_found(name: str) -> SessionNotFoundError:
     return SessionNotFoundError(f"no session {name}", session_id=name, hint="`outlast ls` lists them")
 
@@ -271,6 +277,7 @@ def list_sessions(database: str | os.PathLike[str], query: CatalogQuery = EVERYT
 
 def find_session(database: str | os.PathLike[str], name_or_prefix: str) -> str:
     """What `Store.find` answers, for the database file `database`."""
+    _refuse_empty(name_or_prefix)
     with _opened(database) as reader:
         if reader is None:
             raise _not_found(name_or_prefix)

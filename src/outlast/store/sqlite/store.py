@@ -39,7 +39,7 @@ from outlast.store.sqlite.operations import Acquire, Admit, AppendRows, Operatio
 from outlast.store.sqlite.reading import EVERYTHING, Reader
 from outlast.store.sqlite.takeover import end_holder
 from outlast.store.sqlite.transaction import Effects
-from outlast.store.sqlite.writer import Writer
+from outlast.store.sqlite.writer import Hearers, Writer
 
 _AT_ONCE = AcquireOptions()
 _ACQUIRE_POLL = 0.05
@@ -107,10 +107,6 @@ class SqliteStore:
         self.label = address.label
         self.folder = layout.folder
         self.read_only = engine.behind
-        self.folder = layout.folder
-        self.incarnation = engine.node
-        self.label = address.label
-        self.folder = layout.folder
         self._layout = layout
         self._pid = os.getpid()
         self._closed = False
@@ -120,7 +116,7 @@ class SqliteStore:
         self._parts = _Parts(
             engine=engine,
             reader=reader,
-            writer=Writer(engine, self._committed, self._outcome),
+            writer=Writer(engine, Hearers(self._committed, self._outcome, self._lose_all)),
             doorbell=Doorbell(layout.bell, reader, self._stirred),
             blobs=Blobs(layout.blobs),
             incarnation=Incarnation(layout.nodes, this_process(engine.node, address.label)),

@@ -69,7 +69,8 @@ class Cache:
         self.leases.clear()
 
     def refresh(self, version: int) -> None:
-        if version != self.version or len(self.tips) + len(self.leases) > _CACHE_LIMIT:
+        size = len(self.sessions) + len(self.tips) + len(self.leases)
+        if version != self.version or size > _CACHE_LIMIT:
             self.clear()
             self.version = version
 

@@ -11,11 +11,11 @@ import os
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from outlast.errors import StoreBusyError
-from outlast.store.sqlite.layout import Layout
+from outlast.store.sqlite.layout import Layout, open_side_file, unwritable
 
 _open: weakref.WeakSet[Turnstile] = weakref.WeakSet()
 _FIRST_NAP = 0.0002
@@ -28,8 +28,12 @@ class Turnstile:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._gate = os.open(layout.gate, os.O_RDWR | os.O_CLOEXEC)
-        self._turn = os.open(layout.turn, os.O_RDWR | os.O_CLOEXEC)
+        self._gate = open_side_file(layout.gate)
+        try:
+            self._turn = open_side_file(layout.turn)
+        except OSError:
+            os.close(self._gate)
+            raise
         _open.add(self)
 
     @contextmanager
@@ -40,11 +44,11 @@ class Turnstile:
         try:
             self._take(self._turn, self._layout.turn, deadline)
         finally:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            _give_back(self._gate)
         try:
             yield
         finally:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)
+            _give_back(self._turn)
 
     def _take(self, lock: int, path: Path, deadline: float) -> None:
         nap = _FIRST_NAP
@@ -53,6 +57,8 @@ class Turnstile:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 pass
+            except OSError as error:
+                raise unwritable(path, error) from error
             else:
                 return
             if time.monotonic() >= deadline:
@@ -61,9 +67,17 @@ class Turnstile:
             nap = min(nap * 2, _LONGEST_NAP)
 
     def close(self) -> None:
-        _open.discard(self)
-        os.close(self._gate)
-        os.close(self._turn)
+        """Also a second time: by number the descriptors may be somebody else's by then."""
+        if self in _open:
+            _open.discard(self)
+            os.close(self._gate)
+            os.close(self._turn)
+
+
+def _give_back(lock: int) -> None:
+    # What was committed within the turn stays so: nothing may fail here.
+    with suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 def _leave_to_the_parent() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from outlast.errors import IntegrityError
 from outlast.store.contract import Tip
+from outlast.store.sqlite.layout import open_side_file
 
 _SLOT = struct.Struct("<QQ16sII")
 """seq, epoch, chain, CRC-32 of what is before, unused."""
@@ -27,7 +28,7 @@ class Witness:
     """Slot `s` belongs to the session of that number, which is never given out again in one store."""
 
     def __init__(self, path: Path, store: str, *, write: bool) -> None:
-        self._file = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
+        self._file = open_side_file(path, write=write)
         self._title = _HEADER + store.encode()
 
     @property

@@ -1,7 +1,7 @@
 """From the event loop to the engine: one thread, one group in flight.
 
 Everything that was submitted while a group was written makes the next group; a group costs one queue put
-and one call back into the loop, however many callers wait.
+and one call back into the loop, however many callers wait. Should the thread end, everybody hears of it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
-from outlast.errors import StoreError
+from outlast.errors import AmbiguousAppendError, StoreError
 from outlast.store.sqlite.engine import Engine
 from outlast.store.sqlite.operations import Operation
 from outlast.store.sqlite.transaction import Effects
@@ -22,19 +24,32 @@ _GUARD_LONGEST = 0.016
 _GUARD_WAIT = 0.002
 
 Group = list[tuple[Operation, "asyncio.Future[Any]"]]
-Told = Callable[[Operation, object], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Hearers:
+    """Who is told, in the event loop, before callers wake."""
+
+    effects: Callable[[Effects], None]
+    """Of each committed group."""
+    outcome: Callable[[Operation, object], None]
+    """Of each operation."""
+    end: Callable[[], None]
+    """That this process writes no more."""
 
 
 class Writer:
-    """Used from one event loop. `on_effects` hears of each committed group before its callers wake."""
+    """Used from one event loop."""
 
-    def __init__(self, engine: Engine, on_effects: Callable[[Effects], None], on_outcome: Told) -> None:
+    def __init__(self, engine: Engine, hearers: Hearers) -> None:
         self._loop = asyncio.get_running_loop()
         self._engine = engine
-        self._on_effects = on_effects
-        self._on_outcome = on_outcome
+        self._hearers = hearers
         self._waiting: Group = []
-        self._in_flight = False
+        self._in_flight: Group = []
+        self._begun: Group = []
+        """What the thread is at, until it has an outcome."""
+        self._ended = False
         self._scheduled = False
         self._closing: asyncio.Future[None] | None = None
         self._queue: SimpleQueue[tuple[Group, threading.Lock] | None] = SimpleQueue()
@@ -45,6 +60,8 @@ class Writer:
         """The operation's outcome; it is carried out also if the future is cancelled."""
         if self._closing is not None:
             raise StoreError("the store is closed")
+        if self._ended:
+            raise _not_begun(None)
         future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.append((operation, future))
         self._schedule()
@@ -60,7 +77,7 @@ class Writer:
         if self._in_flight or not self._waiting:
             return
         group, self._waiting = self._waiting, []
-        self._in_flight = True
+        self._in_flight = group
         working = threading.Lock()
         working.acquire()
         self._queue.put((group, working))
@@ -75,30 +92,31 @@ class Writer:
             self._loop.call_later(delay, self._guard, working, delay)
 
     def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            group, working = item
-            try:
-                outcomes, effects = self._engine.execute([operation for operation, _ in group])
-            except Exception as error:  # noqa: BLE001 — a caller must hear of it, or it waits for ever
-                outcomes, effects = [error] * len(group), Effects()
+        failure: BaseException | None = None
+        try:
+            while (item := self._queue.get()) is not None:
+                self._carry_out(*item)
+        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, or waits for ever
+            failure = error
+        with suppress(RuntimeError):  # the loop is gone: so are the callers
+            self._loop.call_soon_threadsafe(self._end, failure)
+
+    def _carry_out(self, group: Group, working: threading.Lock) -> None:
+        self._begun = group
+        try:
+            outcomes, effects = self._engine.execute([operation for operation, _ in group])
+        finally:
             working.release()  # by the thread that did not take it: it tells the guard that the group is done
-            try:
-                self._loop.call_soon_threadsafe(self._done, group, outcomes, effects)
-            except RuntimeError:
-                return  # The loop is gone: so are the callers.
-            self._engine.ring(effects)
+        self._loop.call_soon_threadsafe(self._done, group, outcomes, effects)
+        self._begun = []
+        self._engine.ring(effects)
 
     def _done(self, group: Group, outcomes: list[object], effects: Effects) -> None:
-        self._in_flight = False
-        self._on_effects(effects)
-        for (operation, future), outcome in zip(group, outcomes, strict=True):
-            self._on_outcome(operation, outcome)
-            if future.done():
-                continue
-            if isinstance(outcome, BaseException):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+        self._in_flight = []
+        try:
+            self._hearers.effects(effects)
+        finally:
+            self._wake(group, outcomes)
         if self._waiting or self._closing is None:
             # After the callers that just woke: what they submit now belongs to the next group.
             self._scheduled = True
@@ -106,12 +124,54 @@ class Writer:
         elif not self._closing.done():
             self._closing.set_result(None)
 
+    def _wake(self, group: Group, outcomes: list[object]) -> None:
+        for (operation, future), outcome in zip(group, outcomes, strict=True):
+            self._hearers.outcome(operation, outcome)
+            if future.done():
+                continue
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+    def _end(self, failure: BaseException | None) -> None:
+        """The thread is gone. Of what it was at nobody knows whether it is stored, the rest is not."""
+        self._ended = True
+        if failure is not None:
+            self._engine.stop()
+            self._hearers.end()
+        unknown = self._begun
+        waiting = self._waiting if unknown else [*self._in_flight, *self._waiting]
+        self._begun, self._in_flight, self._waiting = [], [], []
+        self._wake(unknown, [_torn(failure) for _ in unknown])
+        self._wake(waiting, [_not_begun(failure) for _ in waiting])
+        if self._closing is not None and not self._closing.done():
+            self._closing.set_result(None)
+
     async def close(self) -> None:
         """Write what was submitted, then end the thread."""
         if self._closing is None:
             self._closing = self._loop.create_future()
-            if not self._waiting and not self._in_flight:
+            if self._ended or not (self._waiting or self._in_flight):
                 self._closing.set_result(None)
             await asyncio.shield(self._closing)
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
+
+
+_RESTART = "end this process, look at the disk and at its memory, then start again"
+
+
+def _torn(cause: BaseException | None) -> AmbiguousAppendError:
+    error = AmbiguousAppendError(
+        "the thread that writes ended in the middle: whether it is stored shows when the store is opened anew",
+        hint=_RESTART,
+    )
+    error.__cause__ = cause
+    return error
+
+
+def _not_begun(cause: BaseException | None) -> StoreError:
+    error = StoreError("the thread that writes has ended; nothing was stored", hint=_RESTART)
+    error.__cause__ = cause
+    return error
