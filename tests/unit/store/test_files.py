@@ -257,14 +257,17 @@ async def test_a_blob_is_flushed_to_its_name_also_when_it_was_there(
 ) -> None:
     """Whoever wrote it may have been killed before its folder was."""
     await store.put_blob(b"twice")
-    flushed: list[str] = []
+    flushed: list[int] = []
     real = os.fsync
-    monkeypatch.setattr(
-        os, "fsync", lambda file: (flushed.append(os.readlink(f"/proc/self/fd/{file}")), real(file))
-    )
+
+    def fsync(file: int) -> None:
+        flushed.append(os.fstat(file).st_ino)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     digest = await store.put_blob(b"twice")
     folder = Layout.of(database_path(store.url, {})).blobs
-    assert {str(folder), str(folder / digest[:2])} <= set(flushed)
+    assert {path.stat().st_ino for path in (folder, folder / digest[:2])} <= set(flushed)
 
 
 @pytest.mark.parametrize("name", ["", "nodes", "blobs"])

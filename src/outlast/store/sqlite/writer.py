@@ -164,7 +164,8 @@ _RESTART = "end this process, look at the disk and at its memory, then start aga
 
 def _torn(cause: BaseException | None) -> AmbiguousAppendError:
     error = AmbiguousAppendError(
-        "the thread that writes ended in the middle: whether it is stored shows when the store is opened anew",
+        "the thread that writes ended in the middle: whether it is stored shows when the store is opened"
+        " anew",
         hint=_RESTART,
     )
     error.__cause__ = cause
