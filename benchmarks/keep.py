@@ -99,16 +99,15 @@ async def messages(folder: AgentFolder) -> dict[str, float]:
     wakes = switches(facts.shim.pid) + switches(facts.guard.pid) - before
     accepted: list[float] = []
     around: list[float] = []
-    reader, cursor = SpoolReader(generation), 0
+    reader = SpoolReader(generation)
     for n in range(1, MESSAGES + 1):
         begin = time.perf_counter()
         with timed(accepted):
             await client.input(n, b'{"n": %d}\n' % n)
         echoed = False
         while not echoed:
-            await client.wait_tip(cursor)
-            for frame in reader.frames(cursor):
-                cursor = frame.end
+            await client.wait_tip(reader.position)
+            for frame in reader.frames():
                 echoed = echoed or isinstance(frame, OutputChunk)
         around.append((time.perf_counter() - begin) * 1000)
     attach: list[float] = []
