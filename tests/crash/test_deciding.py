@@ -322,7 +322,7 @@ def test_on_interrupt_ask(place: Place, choice: str, effects: tuple[str, ...]) -
     ("agent", "state", "order", "effects"),
     [
         ("holding", "held", "retry", ("one 1", "one 2", "two")),
-        ("curious", "asked", "skip", ("one 1", "two")),
+        pytest.param("curious", "asked", "skip", ("one 1", "two"), marks=pytest.mark.slow),
         pytest.param("holding", "held", "skip", ("one 1", "two"), marks=pytest.mark.slow),
         pytest.param("curious", "asked", "retry", ("one 1", "one 2", "two"), marks=pytest.mark.slow),
     ],

@@ -51,6 +51,7 @@ def test_healthy_killed(place: Place) -> None:
     assert (Command(["agent"]).total_timeout, Codex().total_timeout) == (None, None)
 
 
+@pytest.mark.slow
 def test_adopted_killed(place: Place) -> None:
     """The next owner finds an agent that has been silent for longer than `idle_timeout` in an open call, and
     waits for it as the first one would have."""
@@ -87,6 +88,7 @@ asyncio.run(main())
 """An embedding program that leaves every gate to people and waits as long as they take."""
 
 
+@pytest.mark.slow
 def test_blocked_as_timeout(place: Place) -> None:
     """A person takes longer to answer than the agent may be silent: nobody calls that a time-out, and the
     answer reaches the agent."""
@@ -126,9 +128,7 @@ def test_lock_long(place: Place) -> None:
     owner = place.start("run", "-a", "plain", "--session", "job", "--key", "one", MID_TURN)
     place.until_there("started")
     assert [turn["outcome"] for turn in place.show("job")["turns"]] == ["running"]
-    assert "TurnStarted" in place.call("tail", "job", "--json").stdout.decode()
-    assert json.loads(place.call("ls", "--json").stdout)[0]["status"] == "running"
-    for looking in (("plan", "job"), ("send", "job", "--key", "two", QUICK)):
+    for looking in (("tail", "job"), ("plan", "job"), ("send", "job", "--key", "two", QUICK)):
         looked = place.call(*looking)
         assert looked.status == 0, looked
     assert owner.running

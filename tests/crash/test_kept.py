@@ -19,6 +19,7 @@ from tests.support.processes import until
 import outlast
 from outlast.agents import Command
 from outlast.errors import IntegrityError
+from outlast.ids import new_id
 from outlast.records.types import TurnDone, TurnParked, TurnRetried
 from outlast.runtime.client import Client
 from outlast.state.catalog import catalog_entry
@@ -196,16 +197,16 @@ def test_settings_lost(place: Place) -> None:
 def test_wrong_adopt(place: Place) -> None:
     """Two sessions of one agent in one folder: each resumes the agent session that is its own, whichever was
     the last to write there."""
-    for session in ("a", "b"):
-        begun = place.call("run", "-a", "plain", "--session", session, "[[session:of-{session}]]")
-        assert begun.status == 0, begun
     for session in ("a", "b", "a"):
-        again = place.call("run", "--session", session, "[[prompt:got]][[session:]]")
-        assert again.status == 0, again
-        assert json.loads(place.file("got").read_text("utf-8"))["resume"] == f"of-{session}"
+        place.send(session, "[[prompt:got-{session}]][[session:of-{session}]]", key=new_id())
+        assert place.call("resume", session).status == 0
+    told = [json.loads(place.file(f"got-{session}").read_text("utf-8")) for session in ("a", "b")]
+    assert [line["resume"] for line in told] == ["of-a", None]
 
 
-@pytest.mark.parametrize("put_away", ["finish", "close", pytest.param("kill", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "put_away", ["close", *(pytest.param(how, marks=pytest.mark.slow) for how in ("finish", "kill"))]
+)
 def test_hibernated_ghost(place: Place, put_away: str) -> None:
     """A session that nobody has open, that was closed, or whose owner was killed between turns is known, and
     its next prompt wakes it."""
@@ -263,6 +264,7 @@ def test_stranded_version(place: Place) -> None:
     place.assert_effects_once("one", "two")
 
 
+@pytest.mark.slow
 def test_quadratic_size(place: Place) -> None:
     """A turn late in a session's life is stored in as many bytes as an early one."""
     for number in range(16):
