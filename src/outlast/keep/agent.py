@@ -132,6 +132,9 @@ def _become(program: Program, marker: str, pipes: tuple[int, int, int], say: int
         _exec(program, marker)
     except OSError as error:
         os.write(say, b"%d %s" % (error.errno or errno.EIO, stage.encode()))
+    except Exception:  # noqa: BLE001 - whatever kept it from its exec, the shim must hear of it
+        # A NUL in a word or in the folder's name, a variable without a name: the call itself was not made.
+        os.write(say, b"%d %s" % (errno.EINVAL, stage.encode()))
     finally:
         os._exit(127)
 

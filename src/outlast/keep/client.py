@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
@@ -18,10 +19,10 @@ from outlast.keep.errors import (
     KeepError,
     LaunchFailedError,
     RequestRefusedError,
+    ShimBusyError,
     ShimGoneError,
 )
-from outlast.keep.facts import look_at_processes
-from outlast.keep.fields import Fields, FieldsDamaged, Value, pack
+from outlast.keep.fields import Fields, Value, pack
 from outlast.keep.folder import Claim, Generation
 from outlast.keep.link import Link, Lost
 from outlast.keep.records import ExitRecord
@@ -29,6 +30,7 @@ from outlast.keep.records import ExitRecord
 _Sending = Coroutine[None, None, asyncio.Future[frames.Frame]]
 _Send = Callable[[], _Sending]
 
+NOT_ADMITTED = "this process is another user's, or one of the agent's own tree"
 _REASONS = {
     "seq": "its number is not the one after the last",
     "closed": "the agent's stdin is not open",
@@ -39,7 +41,16 @@ _REASONS = {
     "too_large": "it is larger than the agent takes",
     "started": "an agent was started already",
     "below_floor": "a later owner has been here",
+    "not_admitted": NOT_ADMITTED,
 }
+_CONNECT_PATIENCE, _CONNECT_PAUSE = 2.0, 0.01
+_LONGEST_GRACE = 100 * 365 * 24 * 60 * 60.0
+
+
+def _milliseconds(grace: float) -> int:
+    if not grace >= 0:
+        raise ValueError(f"a grace is a number of seconds from 0 on, not {grace}")
+    return int(min(grace, _LONGEST_GRACE) * 1000)
 
 
 @dataclass(frozen=True)
@@ -122,23 +133,26 @@ class ShimClient:
         self.lost_by: Lost | None = None
         self.tip = 0
         """End of the last whole frame that the shim has announced."""
-        self._link = Link(self._announced, self._lose, self._shim_lives)
+        self._link = Link(self._announced, self._lose)
         self._tip_moved = asyncio.Event()
 
     @classmethod
     async def connect(cls, generation: Generation) -> ShimClient:
-        """Connect to the generation's shim. Raises ShimGoneError if there is none."""
+        """Connect to the generation's shim. Raises ShimGoneError if there is none, ShimBusyError if it
+        takes no connection for a while."""
         client = cls(generation)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        loop = asyncio.get_running_loop()
         try:
-            with generation.opened() as fd:
-                await loop.sock_connect(sock, _reach(generation, fd))
+            sock.setblocking(False)
+            await _reach(generation, sock)
+            loop = asyncio.get_running_loop()
             await loop.create_connection(lambda: client._link, sock=sock)
         except OSError as error:
             sock.close()
             raise ShimGoneError(f"no shim answers in {generation.path}") from error
+        except BaseException:
+            sock.close()
+            raise
         return client
 
     async def attach(self, claim: Claim) -> Attached:
@@ -173,7 +187,7 @@ class ShimClient:
             raise BelowFloorError("a later owner has been here", floor=said.integer("floor"))
         if code == "foreign":
             raise ForeignFolderError("the agent belongs to another store or lineage")
-        raise AttachRefusedError(f"the shim refuses this owner: {code}", reason=code)
+        raise AttachRefusedError(f"the shim refuses this owner: {_REASONS.get(code, code)}", reason=code)
 
     async def start(self, request: LaunchRequest) -> Started:
         """Execute the agent; once per generation, by its owner.
@@ -230,12 +244,14 @@ class ShimClient:
     async def kill(self, grace: float = 0.0) -> ExitRecord:
         """End the agent and its whole tree: SIGTERM, `grace` seconds, SIGKILL. Returns once nothing of it is
         left; the shim has then ended too. Bound it: a process in an uninterruptible call can take long."""
-        said = await self._ask(frames.KILL, pack({"grace_ms": int(grace * 1000)}))
+        said = await self._ask(frames.KILL, pack({"grace_ms": _milliseconds(grace)}))
         return ExitRecord.of(said, by="shim")
 
     async def set_grace(self, seconds: float | None) -> None:
-        """How long the agent may go on unowned and silent before it is ended; None: for ever."""
-        await self._ask(frames.GRACE, pack({"grace_ms": None if seconds is None else int(seconds * 1000)}))
+        """How long the agent may go on unowned and silent before it is ended; None: for ever. More than a
+        hundred years are a hundred."""
+        grace = None if seconds is None else _milliseconds(seconds)
+        await self._ask(frames.GRACE, pack({"grace_ms": grace}))
 
     async def trim(self, offset: int) -> int:
         """Let go of whole segments below the spool offset; returns the first kept offset."""
@@ -293,17 +309,6 @@ class ShimClient:
         """End the connection; an agent that we own goes on unowned."""
         await self._link.close()
 
-    def _shim_lives(self) -> bool:
-        """Not one that is about to exit: it records the end before it closes its door."""
-        try:
-            with self.generation.opened() as fd:
-                if ExitRecord.read(fd) is not None:
-                    return False
-            shim = look_at_processes(self.generation)[0]
-        except (OSError, FieldsDamaged):
-            return False
-        return shim is not None and shim.alive
-
     def _announced(self, tip: int) -> None:
         self.tip = max(self.tip, tip)
         self._tip_moved.set()
@@ -315,8 +320,20 @@ class ShimClient:
             self._tip_moved.set()
 
 
-def _reach(generation: Generation, fd: int) -> str:
-    # A socket's path has at most 107 bytes; through the descriptor it is short wherever the folder lies.
-    if layout.LINUX:
-        return f"/proc/self/fd/{fd}/sock"
-    return str(generation.path / "sock")
+async def _reach(generation: Generation, sock: socket.socket) -> None:
+    """Connect. Not by the event loop: it takes a full queue of callers for a connection that is under way."""
+    deadline = time.monotonic() + _CONNECT_PATIENCE
+    while True:
+        with generation.opened() as fd:
+            # A socket's path has at most 107 bytes; through the descriptor it is always short.
+            path = f"/proc/self/fd/{fd}/sock" if layout.LINUX else str(generation.path / "sock")
+            try:
+                sock.connect(path)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ShimBusyError(
+                        f"the shim in {generation.path} takes no connection", hint="is it stopped?"
+                    ) from None
+            else:
+                return
+        await asyncio.sleep(_CONNECT_PAUSE)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _TIP_WINDOW, _TIPS_IN_WINDOW = 0.005, 16
 """A quiet agent is announced at once; a loud one is not announced more often than this."""
 _POLLIN, _POLLOUT = 1, 4
+_MOST_PEERS = 64
+_LONGEST_SLEEP = 24 * 60 * 60 * 1000
+"""Milliseconds. A later deadline is slept towards in steps: poll takes no more than an int."""
+_LONGEST_GRACE = 100 * 365 * 24 * 60 * 60 * 1000
 
 
 class Desk:
@@ -55,7 +59,7 @@ class Desk:
         if not deadlines:
             return None
         # Rounded up: a wake-up before the deadline would only be followed by another.
-        return max(0, int((min(deadlines) - time.monotonic()) * 1000 + 1))
+        return max(0, int(min((min(deadlines) - time.monotonic()) * 1000 + 1, _LONGEST_SLEEP)))
 
     def serve(self, ready: dict[int, int]) -> None:
         """Handle what poll has found."""
@@ -103,6 +107,16 @@ class Desk:
             self._announce(self.owner)
         for peer in self.peers.values():
             peer.close()
+
+    def welcome(self, peer: Peer) -> None:
+        """Take in a new peer. Where there are too many, the one that has been here longest and does not own
+        the agent makes room: an owner that comes must never find the door shut."""
+        if len(self.peers) >= _MOST_PEERS:
+            others = [other for other in self.peers.values() if other is not self.owner]
+            leaving = next((other for other in others if other.barred), others[0])
+            leaving.send(frames.REFUSED, {"code": "busy"})
+            self._leave(leaving)
+        self.peers[peer.fd] = peer
 
     # --- ownership
 
@@ -168,7 +182,10 @@ class Desk:
     def _handle(self, peer: Peer, message: Message) -> None:
         kind = message.frame.type
         try:
-            if kind == frames.STATUS:
+            if peer.barred:
+                self._refuse(peer, message, "not_admitted")
+                peer.gone = True
+            elif kind == frames.STATUS:
                 self._status(peer, message)
             elif kind == frames.ATTACH:
                 self._attach(peer, message)
@@ -189,11 +206,12 @@ class Desk:
         elif kind == frames.START:
             self._start(peer, message)
         elif kind == frames.KILL:
+            grace = _seconds(message.fields().integer("grace_ms"))
             self._killers.append((peer, message.request))
-            self.body.kill(message.fields().integer("grace_ms") / 1000, "owner")
+            self.body.kill(grace, "owner")
         elif kind == frames.GRACE:
-            grace = message.fields().optional("grace_ms")
-            self.body.grace = None if grace is None else grace / 1000
+            orphan = message.fields().optional("grace_ms")
+            self.body.grace = None if orphan is None else _seconds(orphan)
             peer.send(frames.OK, {}, request=message.request)
         elif kind == frames.TRIM:
             self._trim(peer, message)
@@ -317,3 +335,10 @@ class Desk:
             },
             request=message.request,
         )
+
+
+def _seconds(milliseconds: int) -> float:
+    """A grace that a clock can count. Raises FieldsDamaged."""
+    if not 0 <= milliseconds <= _LONGEST_GRACE:
+        raise FieldsDamaged("grace_ms")
+    return milliseconds / 1000

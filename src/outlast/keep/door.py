@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from .fields import Value
 
-_MOST_PEERS = 64
 _MESSAGE_LIMIT = 8 << 20
 _OUT_LIMIT = 1 << 20
 _READ = 256 << 10
@@ -54,7 +53,9 @@ class Message:
 class Peer:
     """One accepted connection."""
 
-    def __init__(self, sock: _socket.socket) -> None:
+    def __init__(self, sock: _socket.socket, *, barred: bool) -> None:
+        self.barred = barred
+        """It may not come in: it is told so in answer to whatever it asks."""
         self._sock = sock
         self.fd = sock.fileno()
         self._decoder = frames.Decoder()
@@ -140,18 +141,15 @@ class Door:
         self._sock.listen(16)
         self.fd = self._sock.fileno()
 
-    def accept(self, present: int) -> Peer | None:
-        """The next peer, if it may come in at all."""
+    def accept(self) -> Peer | None:
+        """The next peer, if there is one."""
         try:
             fd, _ = self._sock._accept()  # type: ignore[attr-defined] # noqa: SLF001 - the C socket has no other
         except OSError:
             return None
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fileno=fd)
         sock.setblocking(False)
-        if present >= _MOST_PEERS or not self._admits(sock):
-            sock.close()
-            return None
-        return Peer(sock)
+        return Peer(sock, barred=not self._admits(sock))
 
     def _admits(self, sock: _socket.socket) -> bool:
         """Same user, and not out of the agent's own process tree: an agent's tool call must not be able to

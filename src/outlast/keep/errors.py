@@ -8,6 +8,7 @@ KeepError
 ├── StartFailedError        no shim could be started, or it answered nonsense
 ├── LaunchFailedError       the agent's program could not be executed
 ├── ShimGoneError           there is no shim to speak to, or the connection to it has ended
+│   └── ShimBusyError       it lives and takes no connection now, or had to close this one
 ├── AttachRefusedError      the shim does not take this process for an owner
 ├── RequestRefusedError     the shim refused a request; `reason` says why
 │   └── InputRefusedError   the input is not in the agent and never will be by this request
@@ -75,6 +76,11 @@ class LaunchFailedError(KeepError):
 
 class ShimGoneError(KeepError):
     """No shim answers, or the connection has ended. The spool and the exit record tell the rest."""
+
+
+class ShimBusyError(ShimGoneError):
+    """The shim lives, but it takes no connection now, or it has closed this one for want of room; what was
+    not answered was not done. Try again."""
 
 
 class AttachRefusedError(KeepError):

@@ -56,9 +56,14 @@ class AgentFolder:
 
     @classmethod
     def create(cls, path: Path) -> AgentFolder:
-        """Make the folder (0700, parents too) if it is not there. Raises OSError."""
+        """Make the folder (0700, as each parent that it has to make) if it is not there. Raises OSError."""
         path = path.absolute()
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = [path]
+        while not missing[-1].parent.is_dir() and missing[-1].parent != missing[-1]:
+            missing.append(missing[-1].parent)
+        # One by one: `parents=True` would make them as the umask has it.
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
         return cls(path)
 
     def generation(self, number: int) -> Generation:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from outlast.keep import frames
-from outlast.keep.errors import AttachRefusedError, KeepError, ShimGoneError
+from outlast.keep.errors import KeepError, ShimBusyError, ShimGoneError
 from outlast.keep.fields import Fields, FieldsDamaged
 
 
@@ -23,12 +23,9 @@ class Lost:
 class Link(asyncio.Protocol):
     """Frames over the connection, and whose answer is whose."""
 
-    def __init__(
-        self, on_tip: Callable[[int], None], on_lost: Callable[[Lost], None], shim_lives: Callable[[], bool]
-    ) -> None:
+    def __init__(self, on_tip: Callable[[int], None], on_lost: Callable[[Lost], None]) -> None:
         self._on_tip = on_tip
         self._on_lost = on_lost
-        self._shim_lives = shim_lives
         self._decoder = frames.Decoder()
         self._transport: asyncio.Transport | None = None
         self._next = 1
@@ -38,7 +35,7 @@ class Link(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._sending = asyncio.Lock()
-        self._heard = False
+        self._turned_away = False
 
     # --- asyncio's side
 
@@ -47,7 +44,6 @@ class Link(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._heard = True
         try:
             for frame in self._decoder.feed(data):
                 self._take(frame)
@@ -78,11 +74,8 @@ class Link(asyncio.Protocol):
         self._closed.set()
 
     def _gone(self) -> KeepError:
-        if not self._heard and self._shim_lives():
-            return AttachRefusedError(
-                "the shim closed the door: another user, or a process of the agent's own tree",
-                reason="not_admitted",
-            )
+        if self._turned_away:
+            return ShimBusyError("the shim made room for another connection", hint="try again")
         return ShimGoneError("the connection to the shim has ended")
 
     def _take(self, frame: frames.Frame) -> None:
@@ -95,6 +88,9 @@ class Link(asyncio.Protocol):
         elif frame.type == frames.LOST:
             said = Fields(frame.payload)
             self._on_lost(Lost("taken", said.integer("epoch"), said.text("holder")))
+        elif frame.type == frames.REFUSED and not frame.offset:
+            # No request's answer: this connection had to make room.
+            self._turned_away = True
         else:
             answered = self._asked.pop(frame.offset, None)
             if answered is not None and not answered.done():
@@ -112,14 +108,6 @@ class Link(asyncio.Protocol):
         if future in futures:
             futures.remove(future)
         future.cancel()
-
-    def _begin(self) -> tuple[int, asyncio.Future[frames.Frame], asyncio.Transport]:
-        if self._transport is None:
-            raise self._gone()
-        number, self._next = self._next, self._next + 1
-        future: asyncio.Future[frames.Frame] = asyncio.get_running_loop().create_future()
-        self._asked[number] = future
-        return number, future, self._transport
 
     async def send(self, kind: int, payload: bytes, *, seq: int = 0) -> asyncio.Future[frames.Frame]:
         """Send a message; the future is its answer. Raises ShimGoneError.

@@ -190,9 +190,9 @@ class _Loop:
                 self._drain_wake()
                 desk.body.children_changed()
             if ready.pop(self._door.fd, 0):
-                peer = self._door.accept(len(desk.peers))
+                peer = self._door.accept()
                 if peer is not None:
-                    desk.peers[peer.fd] = peer
+                    desk.welcome(peer)
             desk.serve(ready)
             desk.tick()
         self._door.close()

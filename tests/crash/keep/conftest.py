@@ -101,7 +101,7 @@ class Keep:
         self, client: ShimClient, wanted: Callable[[list[SpoolFrame]], bool]
     ) -> list[SpoolFrame]:
         """The spool's frames, from the first, until `wanted` is true of them."""
-        reader, found = SpoolReader(client.generation), []
+        reader, found = SpoolReader(client.generation), list[SpoolFrame]()
         deadline = time.monotonic() + PATIENCE
         while True:
             found += reader.frames()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -136,6 +137,8 @@ async def test_a_start_without_an_attach_is_refused(keep: Keep) -> None:
         (("no-such-program-here",), "/", "exec"),
         (("/etc/passwd",), "/", "exec"),
         (("/bin/true",), "/no/such/folder", "cwd"),
+        (("/bin/true", "a\0b"), "/", "exec"),
+        (("/bin/true",), "/tmp\0x", "cwd"),
     ],
 )
 async def test_a_program_that_cannot_be_executed_is_a_typed_error_and_an_ended_generation(
@@ -149,6 +152,31 @@ async def test_a_program_that_cannot_be_executed_is_a_typed_error_and_an_ended_g
     assert record.launch_errno == failure.value.number
     started = [frame for frame in SpoolReader(generation).frames() if isinstance(frame, Started)]
     assert [(frame.pid, frame.errno, frame.stage) for frame in started] == [(0, failure.value.number, stage)]
+
+
+@pytest.mark.parametrize("env", [{"": "nameless"}, {"A": "b\0c"}], ids=["no name", "NUL"])
+async def test_an_environment_that_no_program_can_have_is_a_typed_error(
+    keep: Keep, env: dict[str, str]
+) -> None:
+    generation, client = await keep.idle()
+    with pytest.raises(LaunchFailedError) as failure:
+        await client.start(LaunchRequest(("/bin/true",), env, "/"))
+    assert (failure.value.stage, failure.value.number) == ("exec", errno.EINVAL)
+    record = await keep.ended(generation)
+    assert (record.launch_errno, record.exit_status) == (errno.EINVAL, None)
+
+
+def test_an_agent_folder_and_what_it_lies_in_are_private(tmp_path: Path) -> None:
+    from outlast.keep import AgentFolder
+
+    before = os.umask(0o022)
+    try:
+        AgentFolder.create(tmp_path / "a" / "b" / "c")
+        AgentFolder.create(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(before)
+    for name in ("a", "a/b", "a/b/c"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
 
 
 CLEAN = """
