@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.records.envelope import Draft
-from outlast.records.types import GateResolved, InputReturned, PlannedTurn
+from outlast.records.types import Body, GateResolved, InputReturned, PlannedTurn
 from outlast.restore.facts import AgentFacts
 from outlast.restore.plan import RestorePlan
 from outlast.state.model import State
@@ -12,13 +12,14 @@ from outlast.turns.terminal import Ending
 
 def quick_repairs(state: State, chosen: RestorePlan) -> list[Draft]:
     """Those that need nobody outside the journal: they go into the fence's own batch."""
-    return [
-        Draft(
-            body=InputReturned(request_id=turn.turn, evidence=turn.evidence), loop=turn.loop, turn=turn.turn
-        )
-        for turn in chosen.turns
-        if turn.action == "return" and turn.turn in state.open_turns
-    ]
+    returned = [turn for turn in chosen.turns if turn.action == "return" and turn.turn in state.open_turns]
+    drafts: list[Draft] = []
+    for turn in returned:
+        gates = [gate.gate for gate in state.gates.values() if gate.turn == turn.turn]
+        bodies: list[Body] = [GateResolved(gate=gate, reason="abandoned", by="restore") for gate in gates]
+        bodies.append(InputReturned(request_id=turn.turn, evidence=turn.evidence))
+        drafts += [Draft(body=body, loop=turn.loop, turn=turn.turn) for body in bodies]
+    return drafts
 
 
 def closing_gates(state: State, chosen: RestorePlan) -> list[Draft]:

@@ -105,6 +105,10 @@ class Commands:
 
     async def _answer(self, entry: Entry) -> None:
         request = decode(AnswerRequest, entry.body)
+        gate = self.state.gates.get(request.gate)
+        if gate is not None and self.state.open_turns and _reopens(self.state, gate, request.choice):
+            self.deferred.add(entry.request_id)
+            return
         await self._decide(lambda state: self._answered(state, entry, request))
         self.driver.wake()
 
@@ -123,7 +127,7 @@ class Commands:
 
     def _consequences(self, state: State, gate: OpenGate, choice: str, entry: Entry) -> list[Body]:
         """What the answer to a question of the runtime itself (`on_interrupt = ask`) leads to."""
-        if gate.opened.resolver != "runtime" or gate.turn not in state.parked:
+        if not _of_parked(state, gate):
             return []
         match choice:
             case "retry" | "continue":
@@ -188,6 +192,15 @@ class Commands:
 
     def _draft(self, entry: Entry, body: Body, turn: str | None = None) -> Draft:
         return Draft(body=body, loop=self.state.root, turn=turn, cause=entry.request_id, actor=entry.actor)
+
+
+def _of_parked(state: State, gate: OpenGate) -> bool:
+    """Whether it is a question of the runtime itself about a parked turn."""
+    return gate.opened.resolver == "runtime" and gate.turn in state.parked
+
+
+def _reopens(state: State, gate: OpenGate, choice: str) -> bool:
+    return _of_parked(state, gate) and choice in ("retry", "continue")
 
 
 def _retryable(state: State, wanted: str | None) -> Closed | None:

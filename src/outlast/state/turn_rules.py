@@ -31,12 +31,13 @@ def _input_returned(state: State, record: Record, body: t.InputReturned) -> None
         state.queue[body.request_id] = replace(steered, joins=None, reserved=None)
         return
     turn = open_turn(state, record, body.request_id)
+    _refuse_asking(state, record, turn.turn)
     del state.open_turns[turn.turn]
     taken_back = 0 if turn.attempt is None else 1
     entry = Queued(
-        turn.turn,
-        turn.input_seq,
-        turn.on_interrupt,
+        request_id=turn.turn,
+        seq=turn.input_seq,
+        on_interrupt=turn.on_interrupt,
         index=turn.index,
         attempts=turn.attempts - taken_back,
         since_progress=max(0, turn.since_progress - taken_back),
@@ -84,19 +85,22 @@ def _turn_started(state: State, record: Record, body: t.TurnStarted) -> None:
     entry = state.queue.get(request)
     if entry is None:
         refuse(state, record, f"request {request} does not wait in the queue")
+    if entry.reserved is None:
+        # A steer of unknown landing is told as a turn of its own, and parked, before the end of the other.
+        _refuse_second(state, record, loop.loop)
     index = loop.turns + 1 if entry.index is None else entry.index
     if body.index != index:
         refuse(state, record, f"turn {request} has index {body.index} instead of {index}")
     del state.queue[request]
     state.open_turns[request] = OpenTurn(
-        request,
-        index,
-        loop.loop,
-        record.seq,
-        entry.seq,
-        entry.on_interrupt,
-        record.at,
-        record.epoch,
+        turn=request,
+        index=index,
+        loop=loop.loop,
+        seq=record.seq,
+        input_seq=entry.seq,
+        on_interrupt=entry.on_interrupt,
+        started_at=record.at,
+        epoch=record.epoch,
         attempts=entry.attempts,
         since_progress=entry.since_progress,
         mode=entry.retried or "first",
@@ -104,6 +108,12 @@ def _turn_started(state: State, record: Record, body: t.TurnStarted) -> None:
     if entry.index is None:
         loop.turns = index
         state.turns += 1
+
+
+def _refuse_second(state: State, record: Record, loop: str) -> None:
+    running = next((turn.turn for turn in state.open_turns.values() if turn.loop == loop), None)
+    if running is not None:
+        refuse(state, record, f"turn {running} of loop {loop} is open")
 
 
 def _turn_attempt_started(state: State, record: Record, body: t.TurnAttemptStarted) -> None:
@@ -162,19 +172,27 @@ def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
     if undecided:
         # It would be sent a second time, as a turn of its own.
         refuse(state, record, f"whether {undecided[0].request_id} landed in it is not decided")
+    _refuse_asking(state, record, turn.turn)
     del state.open_turns[turn.turn]
     return Closed(
-        turn.turn,
-        turn.index,
-        turn.loop,
-        record.seq,
-        turn.input_seq,
-        turn.on_interrupt,
-        outcome,
-        turn.attempts,
-        reason,
-        turn.since_progress,
+        turn=turn.turn,
+        index=turn.index,
+        loop=turn.loop,
+        seq=record.seq,
+        input_seq=turn.input_seq,
+        on_interrupt=turn.on_interrupt,
+        outcome=outcome,
+        attempts=turn.attempts,
+        reason=reason,
+        since_progress=turn.since_progress,
     )
+
+
+def _refuse_asking(state: State, record: Record, turn: str) -> None:
+    """A turn's questions end with it. Those of the runtime about a parked turn are asked afterwards."""
+    asking = next((gate.gate for gate in state.gates.values() if gate.turn == turn), None)
+    if asking is not None:
+        refuse(state, record, f"its gate {asking} is open")
 
 
 def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
@@ -208,17 +226,18 @@ def _turn_retried(state: State, record: Record, body: t.TurnRetried) -> None:
     closed = state.parked.get(name) or unsuccessful(state, name)
     if closed is None:
         refuse(state, record, f"turn {record.turn} is neither parked nor the newest unsuccessful one")
+    _refuse_second(state, record, closed.loop)
     if state.parked.pop(name, None) is None:
         del state.last_unsuccessful[closed.loop]
     state.open_turns[name] = OpenTurn(
-        closed.turn,
-        closed.index,
-        closed.loop,
-        record.seq,
-        closed.input_seq,
-        closed.on_interrupt,
-        record.at,
-        record.epoch,
+        turn=closed.turn,
+        index=closed.index,
+        loop=closed.loop,
+        seq=record.seq,
+        input_seq=closed.input_seq,
+        on_interrupt=closed.on_interrupt,
+        started_at=record.at,
+        epoch=record.epoch,
         attempts=closed.attempts,
         since_progress=closed.since_progress if body.by == t.BY_ON_INTERRUPT else 0,
         mode=body.mode,
@@ -244,16 +263,16 @@ def _gate_opened(state: State, record: Record, body: t.GateOpened) -> None:
     loop = loop_of(state, record)
     prepared = state.prepared.pop(body.gate, None)
     state.gates[body.gate] = OpenGate(
-        body.gate,
-        loop.loop,
-        record.turn,
-        record.seq,
-        record.at,
-        body,
-        "" if prepared is None else prepared.name,
-        "" if prepared is None else prepared.generation,
-        b"" if prepared is None else prepared.payload,
-        tuple(body.choices),
+        gate=body.gate,
+        loop=loop.loop,
+        turn=record.turn,
+        seq=record.seq,
+        opened_at=record.at,
+        opened=body,
+        name="" if prepared is None else prepared.name,
+        generation="" if prepared is None else prepared.generation,
+        payload=b"" if prepared is None else prepared.payload,
+        choices=tuple(body.choices),
     )
 
 

@@ -246,10 +246,21 @@ def test_an_answer_is_kept_until_the_turn_ends_so_that_a_later_owner_can_give_it
     assert not journal.state().gates
 
 
-def test_the_gates_of_an_ended_turn_wait_for_their_own_records(journal: JournalBuilder) -> None:
-    journal.running("a").ask("a", "q").done("a")
+def test_a_question_about_a_parked_turn_stays_open_while_others_run(journal: JournalBuilder) -> None:
+    """The runtime asks it after the turn's end; a retry that decides otherwise closes it."""
+    journal.running("a").park("a").add(bodies.permission("q"), turn="a").running("b", 2).done("b")
     assert list(journal.state().gates) == ["q"]
-    assert not journal.add(t.GateResolved(gate="q", reason="abandoned"), turn="a").state().gates
+    journal.add(
+        t.TurnRetried(by="alice", mode="again"), t.GateResolved(gate="q", reason="abandoned"), turn="a"
+    )
+    assert not journal.done("a").state().gates
+
+
+def test_a_steer_of_unknown_landing_is_parked_before_its_turn_ends(journal: JournalBuilder) -> None:
+    reserved = t.InputReserved(generation="g", seq=2, key="b", digest="d")
+    journal.running("a").accept("b").add(reserved, turn="a").start("b", 2).interrupt("b").park("b").done("a")
+    assert list(journal.state().parked) == ["b"]
+    assert not journal.state().open_turns
 
 
 def test_a_gate_that_was_only_prepared_can_be_closed(journal: JournalBuilder) -> None:

@@ -110,6 +110,14 @@ VIOLATIONS: dict[str, tuple[Spell, str]] = {
         lambda j: j.running("a").crash(2).add(ATTACHED, turn="a").crash(3).restored(),
         "nobody attached",
     ),
+    "a turn that starts while another runs": (
+        lambda j: j.running("a").accept("b").start("b", 2),
+        "turn a of",
+    ),
+    "a retry while another turn runs": (
+        lambda j: j.running("a").park("a").running("b", 2).add(RETRIED, turn="a"),
+        "turn b of",
+    ),
     # 3: inputs
     "a request accepted twice while it waits": (lambda j: j.accept("a", "a"), "accepted before"),
     "a request accepted again while it runs": (lambda j: j.running("a").accept("a"), "accepted before"),
@@ -141,6 +149,20 @@ VIOLATIONS: dict[str, tuple[Spell, str]] = {
         "answered before",
     ),
     "an answer to a gate that was never asked": (lambda j: j.add(ANSWERED), "answered before, or never"),
+    "a turn that is done while it asks": (lambda j: j.running("a").ask("a", "q").done("a"), "gate q is open"),
+    "a turn that fails while it asks": (lambda j: j.running("a").ask("a", "q").fail("a"), "gate q is open"),
+    "a turn that is interrupted while it asks": (
+        lambda j: j.running("a").ask("a", "q").interrupt("a"),
+        "gate q is open",
+    ),
+    "a turn that is parked while it asks": (
+        lambda j: j.running("a").ask("a", "q").park("a"),
+        "gate q is open",
+    ),
+    "a turn that is returned while it asks": (
+        lambda j: j.running("a").ask("a", "q").add(RETURNED),
+        "gate q is open",
+    ),
     "a gate opened twice": (
         lambda j: j.running("a").ask("a", "q").add(bodies.permission("q"), turn="a"),
         "opened before",

@@ -172,7 +172,7 @@ class JournalWriter(Steers):
         e.queue = sorted([*e.queue, turn], key=lambda entry: entry.order)
         e.outcomes[turn.request] = "queued"
         returned = self._of_turn(t.InputReturned(request_id=turn.request, evidence="no input frame"), turn)
-        return [returned, *self._closed_gates(turn)]
+        return [*self._closed_gates(turn), returned]
 
     def _return(self, turn: ExpectedTurn) -> None:
         self._write(*self._returned(turn))
@@ -268,7 +268,7 @@ class JournalWriter(Steers):
         else:
             e.unsuccessful, e.outcome = turn, outcome
         gates = self._closed_gates(turn)
-        return [*decided, *gates, terminal] if self._pick(2) else [*decided, terminal, *gates]
+        return [*decided, *gates, terminal] if self._pick(2) else [*gates, *decided, terminal]
 
     def _done(self, turn: ExpectedTurn) -> None:
         done = self._of_output(t.TurnDone(stop_reason="end_turn", usage={"tokens": 5}), turn)

@@ -1,0 +1,55 @@
+"""A parked turn is run again only when no other turn runs, in whichever way a person asks for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from tests.support.place import Place
+from tests.support.processes import until
+
+from outlast.records.types import GateOpened, TurnRetried
+from outlast.runtime.client import Client
+
+FIRST_HANGS = "[[effect:{turn} {attempt}]][[touch:started]][[1?hang]][[say:finished]]"
+BUSY = "[[effect:{turn}]][[touch:busy]][[wait:go]][[say:finished]]"
+
+
+def asked_about_one_while_two_runs(place: Place) -> str:
+    """The gate of the parked turn `one`; its session's new owner is at turn `two`."""
+    place.send("job", FIRST_HANGS, key="one", agent="curious")
+    place.start("resume", "job")
+    place.until_there("started")
+    place.send("job", BUSY, key="two", agent="curious")
+    for child in place.children:
+        if child.running:
+            child.kill()
+    for pid in place.leftovers:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not place.leftovers, "they are dead")
+    place.start("resume", "job", "--json")
+    place.until_there("busy")
+    return place.journal("job").the(GateOpened).gate
+
+
+@pytest.mark.parametrize("way", ["answer", "retry"])
+def test_a_retry_waits_for_the_running_turn(place: Place, way: str) -> None:
+    gate = asked_about_one_while_two_runs(place)
+    owner = place.children[-1]
+    asking = place.start(*(("answer", "job", gate, "retry") if way == "answer" else ("retry", "job", "one")))
+
+    async def waits(client: Client) -> bool:
+        return any(entry.kind == way for entry in await client.store.pending("job"))
+
+    until(lambda: place.ask(waits), "the command is admitted")
+    # Commands are taken in their order: when this one is settled, the owner has looked at the other.
+    place.ask(lambda client: client.session("job").cancel("nothing", actor="test"))
+    assert not place.journal("job").bodies(TurnRetried)
+    place.go()
+    assert owner.wait().outcomes[-2:] == ["done", "done"], owner.told()
+    assert asking.wait().status == 0, asking.told()
+    journal = place.journal("job")
+    assert not journal.state.gates
+    journal.assert_every_input_ends_once()
+    place.assert_effects_once("one 1", "one 2", "two")
