@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 
 from outlast import clock
@@ -24,7 +24,7 @@ from outlast.records.types import Fence
 from outlast.state.catalog import catalog_entry
 from outlast.state.fold import apply
 from outlast.state.model import State
-from outlast.store.contract import Append, Lease, Row, Settlement, Store
+from outlast.store.contract import Append, Lease, LossReason, Row, Settlement, Store
 
 _FIRST_RETRY = 0.02
 _LONGEST_RETRY = 2.0
@@ -182,7 +182,7 @@ class Journal:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, _LONGEST_RETRY)
             except (FencedError, ConflictError) as error:
-                self.lease.lost.set()
+                self.lease.lose("fenced")
                 raise _lost(self.lease) from error
         self.state = batch.state
         point("journal.append.after")
@@ -207,11 +207,24 @@ def _record(draft: Draft, stamp: Stamp, row: Row) -> Record:
 
 
 def _lost(lease: Lease) -> LeaseLostError:
+    why, hint = _WHY[lease.reason or "fenced"]
     return LeaseLostError(
-        f"this process does not own {lease.name} any more (epoch {lease.epoch})",
-        hint="another process took it over; `outlast show` names it",
+        f"this process does not own {lease.name} any more (epoch {lease.epoch}): {why}",
+        hint=hint,
         session_id=lease.name,
     )
+
+
+_WHY: Mapping[LossReason, tuple[str, str]] = {
+    "fenced": ("another process took it over", "`outlast show` names its owner"),
+    "agent_taken": ("another process has its agent", "`outlast show` names its owner"),
+    "released": ("it gave it back", "acquire it again"),
+    "closed": ("it closed the store", "open the store again, or keep it open for as long as you use it"),
+    "writer_ended": (
+        "it can write no more to the store",
+        "end this process, look at the disk, then `outlast resume` it",
+    ),
+}
 
 
 async def _held(work: Coroutine[object, object, None]) -> None:

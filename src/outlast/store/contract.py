@@ -57,6 +57,12 @@ class Holder:
     """For people: host, pid and command."""
 
 
+LossReason = Literal["fenced", "agent_taken", "released", "closed", "writer_ended"]
+"""`fenced`: another owner, or this process was declared dead. `agent_taken`: the agent's shim serves another
+owner. `released`, `closed`: this process gave it back, or closed the store. `writer_ended`: this process can
+write no more."""
+
+
 class Lease(Protocol):
     """Ownership of one name. `lost` is set the moment this process learns that it owns it no more;
     the first refusal by any part of the store sets it, for good."""
@@ -64,6 +70,11 @@ class Lease(Protocol):
     name: str
     epoch: int
     lost: asyncio.Event
+    reason: LossReason | None
+    """Why it is owned no more."""
+
+    def lose(self, reason: LossReason) -> None:
+        """Shut it for every part of the process. The first reason stays."""
 
     async def release(self) -> None:
         """Give it back; a stale release frees nobody."""

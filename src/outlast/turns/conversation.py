@@ -114,7 +114,7 @@ class Conversation:
     async def _see_end(self) -> None:
         """The connection to the shim has ended: another owner has it, or it died and its guard cleans up."""
         if self.host.taken:
-            self.journal.lost.set()
+            self.journal.lease.lose("agent_taken")
         self.journal.raise_if_lost()
         await self.host.see_end()
         while self._take_in():  # noqa: ASYNC110 - it lets others run; nothing is waited for

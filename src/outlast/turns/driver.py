@@ -226,7 +226,7 @@ class LoopDriver:
 
     def _raise_if_taken(self) -> None:
         if self.host is not None and self.host.taken:
-            self.journal.lost.set()
+            self.journal.lease.lose("agent_taken")
         self.journal.raise_if_lost()
 
     async def _append_terminal(self, turn: str, ending: Ending, before: Sequence[Draft] = ()) -> None:

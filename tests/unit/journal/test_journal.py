@@ -66,6 +66,27 @@ async def opened(store: Store, name: str = "s") -> Journal:
     return journal
 
 
+@pytest.mark.parametrize("way", ["closed the store", "gave it back", "took it over"])
+async def test_a_lease_that_is_gone_is_told_by_its_reason(url: str, way: str) -> None:
+    """Whoever closes his own store is not told of another process."""
+    store = await open_store(url)
+    journal = await opened(store)
+    match way:
+        case "closed the store":
+            await store.close()
+        case "gave it back":
+            await journal.lease.release()
+        case _:
+            await journal.lease.release()
+            await store.acquire("s")
+            journal.lease.reason = None  # as for an owner that was stopped and declared dead
+    with pytest.raises(LeaseLostError, match=way):
+        await journal.append([accepted("r")])
+    with pytest.raises(LeaseLostError, match=way):
+        journal.raise_if_lost()
+    await store.close()
+
+
 async def intact(store: Store) -> tuple[list[int], int]:
     """What a reader is given of a damaged journal, and the record that it is then refused for."""
     given: list[int] = []

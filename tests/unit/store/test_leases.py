@@ -58,6 +58,17 @@ async def test_a_closed_store_frees_what_it_owned(url: str) -> None:
     await two.close()
 
 
+async def test_a_lost_lease_knows_why(url: str) -> None:
+    store = await open_store(url)
+    lease = await store.acquire("s")
+    reasons = [lease.reason]
+    await store.close()
+    assert lease.lost.is_set()
+    reasons.append(lease.reason)
+    lease.lose("fenced")
+    assert [*reasons, lease.reason] == [None, "closed", "closed"]  # the first one stays
+
+
 async def test_a_stale_release_frees_nobody(store: Store) -> None:
     stale = await store.acquire("s")
     await stale.release()

@@ -25,6 +25,7 @@ from outlast.store.contract import (
     Holder,
     Lease,
     Listed,
+    LossReason,
     Row,
     Scope,
     Tip,
@@ -68,8 +69,13 @@ class SqliteLease:
         self.name = name
         self.epoch = epoch
         self.lost = asyncio.Event()
+        self.reason: LossReason | None = None
         self._give_back = give_back
         self._released = False
+
+    def lose(self, reason: LossReason) -> None:
+        self.reason = self.reason or reason
+        self.lost.set()
 
     async def release(self) -> None:
         """Give it back. Raises StoreError when that cannot be stored; the lease is then still held, until
@@ -77,6 +83,7 @@ class SqliteLease:
         if not self.lost.is_set() and not self._released:
             await self._give_back(self)
             self._released = True
+            self.reason = "released"
 
 
 @dataclass(slots=True)
@@ -116,7 +123,7 @@ class SqliteStore:
         self._parts = _Parts(
             engine=engine,
             reader=reader,
-            writer=Writer(engine, Hearers(self._committed, self._outcome, self._lose_all)),
+            writer=Writer(engine, Hearers(self._committed, self._outcome, self._ended)),
             doorbell=Doorbell(layout.bell, reader, self._stirred),
             blobs=Blobs(layout.blobs),
             incarnation=Incarnation(layout.nodes, this_process(engine.node, address.label)),
@@ -267,7 +274,7 @@ class SqliteStore:
             except StoreError:
                 clean = False
         self._closed = True
-        self._lose_all()
+        self._lose_all("closed")
         await parts.writer.close()
         parts.doorbell.close()
         parts.incarnation.end(remove=clean)
@@ -300,9 +307,12 @@ class SqliteStore:
     def _outcome(self, operation: Operation, outcome: object) -> None:
         """The first refusal shuts the lease for everybody; a latched engine shuts all of them."""
         if isinstance(outcome, FencedError) and isinstance(operation, AppendRows):
-            self._lose(operation.batch.lease.epoch)
+            self._lose(operation.batch.lease.epoch, "fenced")
         if self._parts.engine.latched:
-            self._lose_all()
+            self._ended()
+
+    def _ended(self) -> None:
+        self._lose_all("writer_ended")
 
     def _stirred(self) -> None:
         """Somebody has written, maybe we ourselves: were we declared dead?"""
@@ -313,16 +323,16 @@ class SqliteStore:
         self._next_look = now + _LOOK_PAUSE
         with suppress(OutlastError):  # the next look, and the fence, are there
             if not parts.reader.has_node(parts.incarnation.node.id):
-                self._lose_all()
+                self._lose_all("fenced")
 
-    def _lose(self, epoch: int) -> None:
+    def _lose(self, epoch: int, reason: LossReason) -> None:
         lease = self._parts.leases.pop(epoch, None)
         if lease is not None:
-            lease.lost.set()
+            lease.lose(reason)
 
-    def _lose_all(self) -> None:
+    def _lose_all(self, reason: LossReason) -> None:
         for epoch in list(self._parts.leases):
-            self._lose(epoch)
+            self._lose(epoch, reason)
 
 
 async def _outcome_of(future: asyncio.Future[SqliteLease]) -> SqliteLease | None:
