@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import apsw
 import pytest
 from tests.support.stores import PATIENCE, admit, append, in_time, other, rows, seqs
 
@@ -88,6 +89,33 @@ async def test_a_dead_owner_is_succeeded_at_once(url: str, tmp_path: Path) -> No
         assert await append(store, lease) == 2
     await store.close()
     assert list(Layout.of(database_path(url, {})).nodes.iterdir()) == []
+
+
+async def test_the_dead_that_owned_nothing_are_swept_and_the_living_are_not(url: str, tmp_path: Path) -> None:
+    nodes = Layout.of(database_path(url, {})).nodes
+    with ExitStack() as stack:
+        dead = [stack.enter_context(other(url, tmp_path)) for _ in range(3)]
+        idle, owner = (stack.enter_context(other(url, tmp_path)) for _ in range(2))
+        for number, process in enumerate((*dead, idle, owner)):
+            process.ask("acquire", f"s{number}")
+        for number, process in enumerate((*dead, idle)):
+            process.ask("release", f"s{number}")
+        for process in dead:
+            process.kill()
+        unknown = stack.enter_context(other(url, tmp_path, "store.acquire.before_commit=kill"))
+        assert unknown.ask("acquire", "s9") is None
+        assert len(list(nodes.iterdir())) == 6
+        store = await open_store(url)
+        await store.acquire("s0")
+        await store.acquire("s1")  # the bell of the first grant has rung: the files are gone
+        connection = apsw.Connection(str(database_path(url, {})), flags=apsw.SQLITE_OPEN_READONLY)
+        known = [row[0] for row in connection.execute("SELECT id FROM node")]
+        connection.close()
+        assert len(known) == 3  # idle, owner, and this process
+        assert sorted(path.name for path in nodes.iterdir()) == sorted(known)
+        assert idle.ask("acquire", "s2") > 0
+        assert owner.ask("append", "s4") == 1
+        await store.close()
 
 
 async def test_a_waiter_succeeds_an_owner_that_dies(url: str, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ HOT = {
     "entry": (transaction.SELECT_ENTRY, 2),
     "settled": (transaction.SELECT_SETTLED, 2),
     "ids": (operations.SELECT_IDS, 3),
-    "chain": (reading.SELECT_CHAIN, 2),
+    "chain": (transaction.SELECT_CHAIN, 2),
     "pending": (reading.SELECT_PENDING, 1),
     "holder": (reading.SELECT_HOLDER, 1),
     "changed": (reading.SELECT_CHANGED, 2),

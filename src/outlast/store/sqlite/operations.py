@@ -17,11 +17,11 @@ from outlast.errors import (
 from outlast.store.contract import Admission, Admitted, Append, Tip, Tombstone
 from outlast.store.sqlite.incarnation import Node, alive, is_own
 from outlast.store.sqlite.rows import catalog_values, digest_of, packed_opening
-from outlast.store.sqlite.transaction import SELECT_ENTRY, SELECT_SETTLED, Transaction
+from outlast.store.sqlite.sweeping import sweep
+from outlast.store.sqlite.transaction import SELECT_CHAIN, SELECT_ENTRY, SELECT_SETTLED, Transaction
 from outlast.store.sqlite.witness import Seen, Witness, compare
 
 SELECT_IDS = "SELECT id, chain FROM record WHERE s = ? AND seq > ? AND seq <= ? ORDER BY seq"
-SELECT_CHAIN = "SELECT chain FROM record WHERE s = ? AND seq = ?"
 FREE_NODE = "UPDATE lease SET node = NULL WHERE node = ?"
 SELECT_NODE = "SELECT pid, start_ticks, boot_id, pid_ns, label FROM node WHERE id = ?"
 
@@ -210,6 +210,7 @@ class Acquire:
         epoch = txn.one("UPDATE store SET epoch = epoch + 1 RETURNING epoch")
         assert epoch is not None  # the store has its one row
         if not self.registered:
+            sweep(txn)
             me = self.node
             txn.cursor.execute(
                 "INSERT OR IGNORE INTO node VALUES (?, ?, ?, ?, ?, ?)",

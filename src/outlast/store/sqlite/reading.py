@@ -31,6 +31,7 @@ from outlast.store.sqlite.rows import (
 )
 from outlast.store.sqlite.transaction import (
     EMPTY,
+    SELECT_CHAIN,
     SELECT_SESSION,
     SELECT_SETTLED,
     SELECT_TIP,
@@ -44,7 +45,6 @@ PAGE_BYTES = 8 << 20
 """A page ends after the row that passes this many bytes of bodies: memory stays bounded."""
 
 SELECT_PAGE = f"SELECT {RECORD_COLUMNS} FROM record WHERE s = ? AND seq > ? AND seq <= ? ORDER BY seq"
-SELECT_CHAIN = "SELECT chain FROM record WHERE s = ? AND seq = ?"
 SELECT_PENDING = f"SELECT {ENTRY_COLUMNS} FROM inbox WHERE s = ? ORDER BY n"
 SELECT_HOLDER = (
     "SELECT lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label FROM lease"

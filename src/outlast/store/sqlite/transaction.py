@@ -31,6 +31,7 @@ SELECT_WATERMARK = (
 )
 SELECT_SESSION = "SELECT s FROM session WHERE name = ?"
 SELECT_TIP = "SELECT seq, epoch, chain FROM record WHERE s = ? ORDER BY seq DESC LIMIT 1"
+SELECT_CHAIN = "SELECT chain FROM record WHERE s = ? AND seq = ?"
 SELECT_LEASE = "SELECT epoch, node FROM lease WHERE s = ?"
 SELECT_ENTRY = "SELECT n, digest FROM inbox WHERE s = ? AND request = ?"
 SELECT_SETTLED = "SELECT digest, seq FROM settled WHERE s = ? AND request = ?"
