@@ -17,7 +17,7 @@ OutlastError
 │   ├── RequestCollisionError     one request id, two bodies
 │   ├── BusyError                 `when_busy="reject"` and a turn was running
 │   └── AmbiguousIdError          a prefix that fits several sessions
-├── StoreError                    definitely not stored
+├── StoreError                    not stored; but for one:
 │   ├── ConflictError             the journal's tip was another one
 │   ├── FencedError               a higher epoch has written
 │   ├── AmbiguousAppendError      stored or not, nobody knows yet
@@ -31,6 +31,7 @@ OutlastError
 ├── RestoreError                  kind: lease replay probe append loop agent materialize cancelled
 │   └── RestoreDiscoveryError     the journal lacks what every session has
 ├── AgentError                    the agent cannot be started or spoken to
+├── KeepError                     between a runtime and its agents' shims: see `outlast.keep.errors`
 └── TurnError                     raised by `Outcome.raise_for_failure()`
     ├── TurnFailedError
     ├── TurnInterruptedError
@@ -157,7 +158,8 @@ class AmbiguousIdError(OwnershipError):
 
 
 class StoreError(OutlastError):
-    """The store refused or failed: what was asked is definitely not stored."""
+    """The store refused or failed: what was asked is definitely not stored, except where it is an
+    AmbiguousAppendError."""
 
 
 class ConflictError(StoreError):

@@ -105,7 +105,13 @@ class Body:
         """When `tick` has something to do."""
         found = [
             at
-            for at in (self._phase_ends, self._retry_at, self._sync_at, self._orphaned_at())
+            for at in (
+                self._phase_ends,
+                self._retry_at,
+                self._sync_at,
+                self._orphaned_at(),
+                self.inputs.retry_at,
+            )
             if at is not None
         ]
         if self._end_asked:
@@ -304,6 +310,7 @@ class Body:
         if self._end_asked:
             self._end_asked = False
             self.kill(_TERM_GRACE, "terminated")
+        self.inputs.tick(now)
         if self._retry_at is not None and now >= self._retry_at:
             self._retry()
         elif self._spool.notes_wait and self._retry_at is None:
@@ -346,16 +353,17 @@ class Body:
             self._read_stderr()
         if self.blocked:
             if not self.exit:
-                self._write_exit(complete=False)
+                self._write_exit(self._exit_fields(complete=False))
             self._phase_ends = self._retry_at
             return
         self._finish(complete=True)
 
     def _finish(self, *, complete: bool) -> None:
-        self._spool.note(frames.EXIT, pack(self._exit_fields(complete=complete)))
+        fields = self._exit_fields(complete=complete)
+        self._spool.note(frames.EXIT, pack(fields))
         self._spool.careful = True
         self._sync()
-        self._write_exit(complete=complete)
+        self._write_exit(fields)
         self.phase = DONE
 
     def _exit_fields(self, *, complete: bool) -> dict[str, Value]:
@@ -379,8 +387,8 @@ class Body:
             "boottime": boottime(),
         }
 
-    def _write_exit(self, *, complete: bool) -> None:
-        self.exit = self._exit_fields(complete=complete)
+    def _write_exit(self, fields: dict[str, Value]) -> None:
+        self.exit = fields
         point("keep.exit.before")
         self._place.exit.write(self.exit)
         point("keep.exit.after")

@@ -49,7 +49,7 @@ class GenerationFacts:
     """One agent life, as it lies there. `fault` names damage in its files; the rest is what was readable.
 
     `inputs` are those in the kept spool; `last_input` and `written_through` also count what was trimmed.
-    `tip` is the end of its last whole frame.
+    `tip` is the end of its last whole frame. `last_digest` is None where only a part of that input is kept.
     """
 
     generation: Generation
@@ -59,7 +59,7 @@ class GenerationFacts:
     agent_pid: int
     exit: ExitRecord | None
     last_input: int
-    last_digest: bytes
+    last_digest: bytes | None
     written_through: int
     inputs: tuple[InputSeen, ...]
     base: int
@@ -160,11 +160,12 @@ class _Scan:
         self.tip = 0
         self.agent_pid = 0
         self.last_input = 0
-        self.last_digest = b""
+        self.last_digest: bytes | None = b""
         self.written_through = 0
         self.inputs: list[InputSeen] = []
         self.fault = ""
-        self._digest = hashlib.sha256()
+        self._digest: hashlib._Hash | None = None
+        """Of the input whose last part has not come; None also while its first part is not kept."""
 
     def run(self, generation: Generation) -> None:
         path = os.fsencode(generation.path)
@@ -182,6 +183,8 @@ class _Scan:
                 self.tip = next((later for later in bases if later > base), base)
                 continue
             if not self._walk(data, base):
+                if base != bases[-1]:
+                    self.fault = self.fault or f"the spool has a hole at {self.tip}"
                 return
 
     def _walk(self, data: bytes, base: int) -> bool:
@@ -211,11 +214,7 @@ class _Scan:
 
     def _take(self, frame: frames.Frame) -> None:
         if frame.type == frames.INPUT:
-            if frame.flags & frames.FIRST:
-                self._digest = hashlib.sha256()
-            self._digest.update(frame.payload)
-            if not frame.more:
-                self._seen(frame.seq, self._digest.digest())
+            self._take_input(frame)
         elif frame.type == frames.STDIN_CLOSED and frame.seq:
             self._seen(frame.seq, b"")
         elif frame.type == frames.WRITTEN:
@@ -228,9 +227,19 @@ class _Scan:
             self.last_digest = said.blob("last_digest")
             self.written_through = said.integer("written")
 
-    def _seen(self, seq: int, digest: bytes) -> None:
+    def _take_input(self, frame: frames.Frame) -> None:
+        if frame.flags & frames.FIRST:
+            self._digest = hashlib.sha256()
+        if self._digest is not None:
+            self._digest.update(frame.payload)
+        if not frame.more:
+            digest, self._digest = self._digest, None
+            self._seen(frame.seq, None if digest is None else digest.digest())
+
+    def _seen(self, seq: int, digest: bytes | None) -> None:
         self.last_input, self.last_digest = seq, digest
-        self.inputs.append(InputSeen(seq, digest))
+        if digest is not None:
+            self.inputs.append(InputSeen(seq, digest))
 
 
 class Landing(Enum):
@@ -257,7 +266,9 @@ def landing(facts: GenerationFacts, seq: int, digest: bytes) -> Landing:
     PERHAPS_WRITTEN. So are inputs of a spool that lost its end with the machine: a synced input is never
     lost, so one that is not there was never accepted.
     """
-    known = {seen.seq: seen.digest for seen in facts.inputs} | {facts.last_input: facts.last_digest}
+    known = {seen.seq: seen.digest for seen in facts.inputs}
+    if facts.last_digest is not None:
+        known[facts.last_input] = facts.last_digest
     if seq in known and known[seq] != digest:
         return Landing.OTHER_WRITER
     living = facts.shim_alive and facts.exit is None

@@ -97,7 +97,8 @@ class AgentFolder:
             lock = os.open(layout.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=fd)
             try:
                 if not layout.try_lock(lock):
-                    raise FolderLockHeldError("a living shim holds the agent folder")
+                    holder = layout.lock_holder(layout.LOCK, dir_fd=fd) or 0
+                    raise FolderLockHeldError("a living shim holds the agent folder", pid=holder)
                 yield fd
             finally:
                 os.close(lock)

@@ -43,8 +43,9 @@ def main() -> None:
         os._exit(shim.run(setup, shim.Lines(guard, folder, report, said_w, ack_r)))
     for fd in (report, said_w, ack_r):
         os.close(fd)
-    _signal.signal(proc.SIGTERM, lambda *_: proc.signal_process(pid, proc.SIGTERM))
-    _Guard(pid, folder, said_r, ack_w).stand()
+    guarding = _Guard(pid, folder, said_r, ack_w)
+    _signal.signal(proc.SIGTERM, guarding.pass_on)
+    guarding.stand()
     os._exit(0)
 
 
@@ -82,6 +83,13 @@ class _Guard:
         self._folder = folder
         self._said = said
         self._ack = ack
+        self._shim_is_ours = True
+        """Until it is reaped: then its pid may be anybody's."""
+
+    def pass_on(self, number: int, _: object) -> None:
+        """From a signal handler: the shim ends in order."""
+        if self._shim_is_ours:
+            proc.signal_process(self._shim, number)
 
     def stand(self) -> None:
         """Until the shim has ended; then end what it left, and record that nothing is left."""
@@ -116,9 +124,20 @@ class _Guard:
 
     def _wait_for_shim(self) -> int:
         while True:
-            pid, status = os.waitpid(-1, 0)
+            pid = self._next_dead()
+            if pid == self._shim:
+                # Before it is reaped, because a signal may come at any moment.
+                self._shim_is_ours = False
+            pid, status = os.waitpid(pid, 0)
             if pid == self._shim:
                 return status
+
+    def _next_dead(self) -> int:
+        """Wait for a child that has ended, and leave it unreaped; -1, for any child, where that cannot be."""
+        if not hasattr(os, "waitid"):
+            return -1
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        return ended.si_pid if ended is not None else -1
 
     def _record(self, record: layout.Record, ended: int, agent: proc.Reaped | None) -> None:
         record.write(

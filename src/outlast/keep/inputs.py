@@ -6,6 +6,7 @@ Standard library only, light parts only.
 from __future__ import annotations
 
 import os
+import time
 
 from . import frames
 from .lines import BadLine, LineCheck
@@ -27,15 +28,17 @@ if TYPE_CHECKING:
 MORE_WANTED, ACCEPTED = "more", "accepted"
 _BACKLOG_INPUTS, _BACKLOG_BYTES = 64, 4 << 20
 _PIPE_CHUNK = 64 << 10
+_READ_PAUSE = 0.1
 
 
 class _Message:
     """A message whose last part has not come yet."""
 
-    __slots__ = ("check", "digest", "seq", "size", "spans")
+    __slots__ = ("check", "digest", "parts", "seq", "size", "spans")
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
+        self.parts = 0
         self.size = 0
         self.check = LineCheck()
         self.digest: _Hash = sha256()
@@ -43,15 +46,16 @@ class _Message:
 
 
 class _Job:
-    """An accepted input on its way into the pipe; no spans means: close it."""
+    """An accepted input on its way into the pipe, or (`closes`) the closing of it, which has no spans."""
 
-    __slots__ = ("data", "seq", "size", "spans")
+    __slots__ = ("closes", "data", "seq", "size", "spans")
 
     def __init__(self, seq: int, spans: list[tuple[int, int]], data: bytes, size: int) -> None:
         self.seq = seq
         self.spans = spans
         self.data = memoryview(data)
         self.size = size
+        self.closes = not spans
 
 
 class Inputs:
@@ -63,6 +67,8 @@ class Inputs:
         self._jobs: list[_Job] = []
         self._backlog = 0
         self.limit = 0
+        self.retry_at: float | None = None
+        """When an accepted input that could not be read again is tried once more."""
         self.fd = -1
         self.open = False
         """Whether inputs are taken at all."""
@@ -75,8 +81,8 @@ class Inputs:
 
     @property
     def waiting(self) -> bool:
-        """Whether accepted bytes have not gone into the pipe yet."""
-        return bool(self._jobs)
+        """Whether accepted bytes can go into the pipe as soon as it takes them."""
+        return bool(self._jobs) and self.retry_at is None
 
     @property
     def oldest_waiting(self) -> int | None:
@@ -127,10 +133,12 @@ class Inputs:
         if not frame.more:
             message.check.finish()
         message.digest.update(frame.payload)
-        flags = (frame.flags & frames.MORE) | (0 if message.spans else frames.FIRST)
+        flags = (frame.flags & frames.MORE) | (0 if message.parts else frames.FIRST)
         self._spool.careful = True
         begin = self._spool.append(frames.INPUT, frame.payload, flags=flags, seq=frame.seq)
-        message.spans.append((begin + frames.HEADER_SIZE, len(frame.payload)))
+        message.parts += 1
+        if frame.payload:
+            message.spans.append((begin + frames.HEADER_SIZE, len(frame.payload)))
         if frame.more:
             return MORE_WANTED
         self._sync_or_take_back(begin)
@@ -150,9 +158,9 @@ class Inputs:
         self._message = None
         self._spool.last_input = message.seq
         self._spool.last_digest = message.digest.digest()
-        whole = len(message.spans) == 1
-        spans = list(message.spans)
-        self._jobs.append(_Job(message.seq, spans, last_part if whole else b"", message.size))
+        # What came in one piece need not be read again.
+        data = last_part if len(last_part) == message.size else b""
+        self._jobs.append(_Job(message.seq, message.spans, data, message.size))
         self._backlog += message.size
 
     def close(self, seq: int) -> str:
@@ -181,17 +189,14 @@ class Inputs:
     def pump(self) -> list[int]:
         """Write what the pipe takes; returns the numbers of the inputs that are now in it whole."""
         written: list[int] = []
-        while self._jobs and self.fd >= 0:
+        while self._jobs and self.fd >= 0 and self.retry_at is None:
             job = self._jobs[0]
-            try:
-                if not self._advance(job):
-                    break
-            except BlockingIOError:
+            if job.closes:
+                os.close(self.fd)
+                self.fd = -1
+            elif not self._advance(job):
                 break
-            except OSError:
-                self.broken()
-                break
-            if job.spans or job.data:
+            if job.spans:
                 continue
             del self._jobs[0]
             self._backlog -= job.size
@@ -200,21 +205,41 @@ class Inputs:
         return written
 
     def _advance(self, job: _Job) -> bool:
-        """Write one piece. False: the pipe took nothing, try later."""
-        if not job.data and job.spans:
-            offset, length = job.spans[0]
-            job.data = memoryview(self._spool.read(offset, length))
-        if job.data:
+        """Write one piece. False: nothing went in, try later."""
+        if not job.data:
+            job.data = memoryview(self._load(*job.spans[0]))
+            if not job.data:
+                return False
+        try:
             point("keep.pipe.before")
             n = os.write(self.fd, job.data[:_PIPE_CHUNK])
-            job.data = job.data[n:]
-            if not job.data:
-                del job.spans[0]
-            point("keep.pipe.after")
-            return n > 0
-        os.close(self.fd)
-        self.fd = -1
-        return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.broken()
+            return False
+        point("keep.pipe.after")
+        job.data = job.data[n:]
+        if not job.data:
+            del job.spans[0]
+        return n > 0
+
+    def _load(self, offset: int, length: int) -> bytes:
+        """An accepted part, out of the spool; nothing if it cannot be read now. It is tried again: the agent
+        must not be given less than was accepted, nor the end of its input in its place."""
+        try:
+            data = self._spool.read(offset, length)
+        except OSError:
+            data = b""
+        if len(data) == length:
+            return data
+        self.retry_at = time.monotonic() + _READ_PAUSE
+        return b""
+
+    def tick(self, now: float) -> None:
+        """Let what could not be read be tried again once its pause is over."""
+        if self.retry_at is not None and now >= self.retry_at:
+            self.retry_at = None
 
     def broken(self) -> None:
         """The agent has closed its stdin: what waits can never be written."""
@@ -227,6 +252,7 @@ class Inputs:
         self.open = False
         self._jobs.clear()
         self._backlog = 0
+        self.retry_at = None
 
     def shut(self) -> None:
         """Take and write nothing any more, and close the pipe."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import _codecs
 
+_ESCAPE, _PAIR = 6, 12
+"""Bytes of an escape, and of the two that make one character together."""
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -73,19 +75,19 @@ def _escape_size(data: bytes, at: int) -> int:
     following = data[at + 1 : at + 2]
     if following != b"u":
         return 2 if following else 0
-    if len(data) < at + 6:
+    if len(data) < at + _ESCAPE:
         return 0
     code = _code(data, at)
     if not 0xD800 <= code <= 0xDFFF:
-        return 6
+        return _ESCAPE
     if code >= 0xDC00:
         raise BadLine("a lone surrogate")
-    pair = data[at + 6 : at + 12]
-    if len(pair) < 12 - 6 and b"\\u".startswith(pair[:2]):
+    second = data[at + _ESCAPE : at + _PAIR]
+    if len(second) < _ESCAPE and b"\\u".startswith(second[:2]):
         return 0
-    if pair[:2] != b"\\u" or not 0xDC00 <= _code(data, at + 6) <= 0xDFFF:
+    if second[:2] != b"\\u" or not 0xDC00 <= _code(data, at + _ESCAPE) <= 0xDFFF:
         raise BadLine("a lone surrogate")
-    return 12
+    return _PAIR
 
 
 def _code(data: bytes, at: int) -> int:

@@ -114,7 +114,10 @@ def _take_place(setup: Fields, lines: Lines) -> Place:
     while not layout.try_lock(lines.lock):
         # Whoever raises the floor holds the lock for a moment; a shim holds it for its life.
         if time.monotonic() > deadline:
-            raise Refused("lock_held", "another shim (or an owner that raises the floor) holds the folder")
+            holder = layout.lock_holder(layout.LOCK, dir_fd=lines.folder) or 0
+            raise Refused(
+                "lock_held", "another shim (or an owner that raises the floor) holds the folder", holder
+            )
         select.select((), (), (), 0.01)
     point("keep.lock.after")
     try:

@@ -13,7 +13,12 @@ from . import frames, layout
 from .fields import pack
 from .points import point
 
-_MANY_NOTES = 256
+_COMINGS = (frames.ATTACHED, frames.OWNER_GONE, frames.FENCED)
+_MOST_COMINGS = 256
+
+
+_Note = tuple[int, int, bytes, int, int]
+"""(kind, flags, payload, seq, time)"""
 
 
 def boottime() -> int:
@@ -42,8 +47,11 @@ class Spool:
         self._bases: list[int] = []
         self._fd = -1
         self._size = 0
-        self._notes: list[tuple[int, int, bytes, int, int]] = []
-        self.unsynced = False
+        self._notes: list[_Note] = []
+        self._unsynced_before: list[int] = []
+        """Bases of earlier segments that have not been synced."""
+        self._dirty = False
+        """Whether the current segment has bytes that are not synced."""
         self.tip = 0
         self.stdout = 0
         """Bytes of the agent's stdout that the spool holds or has held."""
@@ -57,6 +65,11 @@ class Spool:
     @property
     def base(self) -> int:
         return self._bases[0]
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether something that was appended is not durable yet."""
+        return self._dirty or bool(self._unsynced_before)
 
     @property
     def kept(self) -> int:
@@ -73,9 +86,20 @@ class Spool:
         try:
             self.append(kind, payload, flags=flags, seq=seq)
         except DiskRefused:
+            self._remember((kind, flags, payload, seq, boottime()))
+
+    def _remember(self, note: _Note) -> None:
+        kind, _, _, seq, _ = note
+        if kind == frames.WRITTEN:
+            self.written_through = seq
+        if kind == frames.VOID and any(waiting[0] == frames.VOID for waiting in self._notes):
+            # Where a void waits for the disk no part of an input has come after it.
+            return
+        self._notes.append(note)
+        comings = [waiting for waiting in self._notes if waiting[0] in _COMINGS]
+        if len(comings) > _MOST_COMINGS:
             # Only arrivals and departures can pile up, and the last ones say it all.
-            del self._notes[: -_MANY_NOTES + 1]
-            self._notes.append((kind, flags, payload, seq, boottime()))
+            self._notes.remove(comings[0])
 
     @property
     def notes_wait(self) -> bool:
@@ -107,7 +131,7 @@ class Spool:
             raise DiskRefused(str(error)) from None
         self._size += size
         self.tip += size
-        self.unsynced = True
+        self._dirty = True
         if kind == frames.OUTPUT:
             self.stdout += len(payload)
         elif kind == frames.WRITTEN:
@@ -159,6 +183,9 @@ class Spool:
             raise DiskRefused(str(error)) from None
         if self._fd >= 0:
             os.close(self._fd)
+        if self._dirty:
+            self._unsynced_before.append(self._bases[-1])
+        self._dirty = False
         self._fd = fd
         self._bases.append(self.tip)
         self._size = len(head)
@@ -172,10 +199,25 @@ class Spool:
             return
 
     def sync(self) -> None:
-        """Make everything appended so far in this segment durable. Raises OSError."""
-        if self.unsynced:
+        """Make everything appended so far durable: whoever reads stops at the first hole, so the older
+        segments first. Raises OSError."""
+        while self._unsynced_before:
+            self._sync_segment(self._unsynced_before[0])
+            del self._unsynced_before[0]
+        if self._dirty:
             sync(self._fd)
-            self.unsynced = False
+            self._dirty = False
+
+    def _sync_segment(self, base: int) -> None:
+        try:
+            fd = os.open(layout.segment_name(base), os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._dir)
+        except FileNotFoundError:
+            # Trimmed: the journal has it.
+            return
+        try:
+            sync(fd)
+        finally:
+            os.close(fd)
 
     def take_back(self, begin: int) -> None:
         """Remove the last frame, which begins there: it could not be made durable."""

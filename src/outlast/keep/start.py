@@ -105,7 +105,7 @@ def _judge(folder: AgentFolder, data: bytes) -> Generation:
 
 def _failure(code: str, text: str, number: int) -> KeepError:
     if code == "lock_held":
-        return FolderLockHeldError(text)
+        return FolderLockHeldError(text, pid=number)
     if code == "below_floor":
         return BelowFloorError(text, floor=number)
     if code == "foreign":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from outlast.keep import SpoolReader, probe
-from outlast.keep.reader import OutputChunk
+from outlast.keep.reader import Exit, OutputChunk
 
 if TYPE_CHECKING:
     from outlast.keep import Generation
@@ -230,7 +230,9 @@ async def test_a_dead_generation_reads_as_a_living_one_did(keep: Keep, tools: To
         await client.input(n, b'{"n": %d}\n' % n)
     await client.close_stdin(30)
     alive = await keep.follow(client, tools.exited)
-    await keep.ended(generation)
+    record = await keep.ended(generation)
+    assert isinstance(alive[-1], Exit)
+    assert alive[-1].record == record
     dead = list(SpoolReader(generation).frames())
     assert dead == alive
     for frame in alive:

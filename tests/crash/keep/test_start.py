@@ -100,13 +100,14 @@ async def test_a_shim_below_the_floor_leaves_and_one_shim_holds_a_folder(keep: K
     with pytest.raises(BelowFloorError):
         raise_floor(keep.folder, keep.claim(4))
     generation, _ = await keep.idle(5)
-    with pytest.raises(FolderLockHeldError):
+    with pytest.raises(FolderLockHeldError) as no_shim:
         await start_idle(keep.folder, keep.claim(6))
-    with pytest.raises(FolderLockHeldError):
+    with pytest.raises(FolderLockHeldError) as no_floor:
         raise_floor(keep.folder, keep.claim(6))
     facts = probe(keep.folder)
-    assert facts.lock_holder is not None
     assert facts.latest is not None
+    assert facts.latest.shim is not None
+    assert facts.latest.shim.pid == facts.lock_holder == no_shim.value.pid == no_floor.value.pid
     assert facts.latest.generation == generation
 
 

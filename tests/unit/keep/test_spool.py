@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import random
@@ -14,16 +15,30 @@ from outlast.keep import (
     AgentFolder,
     ExitRecord,
     Generation,
+    Landing,
     SpoolCorruptError,
     SpoolGapError,
     SpoolReader,
     frames,
+    landing,
     layout,
     points,
 )
 from outlast.keep.facts import look
 from outlast.keep.fields import pack
-from outlast.keep.reader import Exit, Head, InputLine, OutputChunk, SpoolFrame, Void, Written
+from outlast.keep.reader import (
+    Attached,
+    Exit,
+    Head,
+    InputLine,
+    KillBegun,
+    OutputChunk,
+    OwnerGone,
+    SpoolFrame,
+    Started,
+    Void,
+    Written,
+)
 from outlast.keep.spool import DiskRefused, Spool
 
 
@@ -343,6 +358,89 @@ def test_what_the_disk_refuses_leaves_no_trace_and_goes_in_later(
     made.spool.append(frames.OUTPUT, b"three")
     assert [type(frame) for frame in made.read()] == [Head, OutputChunk, Written, OutputChunk]
     assert made.output() == b"one three"
+
+
+def test_what_must_be_told_waits_for_the_disk_however_long(made: SpoolMade, disk: dict[str, object]) -> None:
+    """Owners that come and go on a full disk cost only the oldest of their own notes."""
+    disk["keep.spool.append"] = (None, "raise:ENOSPC")
+    made.spool.note(frames.STARTED, pack({"pid": 1}))
+    made.spool.note(frames.WRITTEN, seq=1)
+    made.spool.note(frames.VOID, seq=2)
+    for n in range(400):
+        made.spool.note(frames.ATTACHED, pack({"epoch": n, "holder": "h"}))
+        made.spool.note(frames.VOID, seq=2)
+        made.spool.note(frames.OWNER_GONE, pack({"epoch": n, "holder": "h"}))
+    made.spool.note(frames.OUTPUT, flags=frames.EOF)
+    made.spool.note(frames.KILL_BEGUN, pack({"reason": "owner"}))
+    made.spool.note(frames.EXIT, pack(EXITED))
+    assert made.spool.written_through == 1
+    disk.clear()
+    made.spool.flush()
+    found = made.read()
+    told = [frame for frame in found if not isinstance(frame, Attached | OwnerGone)]
+    assert [type(frame) for frame in told] == [Head, Started, Written, Void, OutputChunk, KillBegun, Exit]
+    comings = [frame.epoch for frame in found if isinstance(frame, Attached)]
+    assert comings[-1] == 399
+    assert len(comings) == 128
+
+
+def test_a_sync_reaches_every_segment_and_the_oldest_first(
+    made: SpoolMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Segments that were filled while nobody waited for the disk are durable before what lies behind them."""
+    from outlast.keep import spool as spool_module
+
+    monkeypatch.setattr(layout, "SEGMENT_SIZE", 4096)
+    synced: list[str] = []
+    monkeypatch.setattr(
+        spool_module, "sync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+    )
+    made.spool.careful = False
+    for _ in range(20):
+        made.spool.append(frames.OUTPUT, b"x" * 1000)
+    names = sorted(path.name for path in made.generation.path.glob("spool.*"))
+    assert len(names) > 4
+    assert synced == []
+    made.spool.trim(int(names[1].partition(".")[2]))
+    made.spool.sync()
+    assert synced == names[1:]
+    made.spool.sync()
+    made.spool.careful = True
+    made.spool.append(frames.OUTPUT, b"x" * 4000)
+    assert synced == names[1:]
+
+
+def test_an_input_of_which_only_the_end_is_kept_is_nobody_elses(
+    made: SpoolMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its digest is not known until a later segment says it."""
+    monkeypatch.setattr(layout, "SEGMENT_SIZE", 4096)
+    parts = [b"x" * 3000, b"y" * 3000, b"\n"]
+    digest = hashlib.sha256(b"".join(parts)).digest()
+    made.input(1, *parts)
+    made.spool.last_input, made.spool.last_digest = 1, digest
+    made.spool.trim(made.spool.tip)
+    facts = look(made.generation)
+    assert (facts.last_input, facts.last_digest, facts.inputs) == (1, None, ())
+    assert landing(facts, 1, digest) is Landing.PERHAPS_WRITTEN
+    assert [frame for frame in made.read() if isinstance(frame, InputLine)] == []
+    made.spool.append(frames.OUTPUT, b"x" * 4000)
+    facts = look(made.generation)
+    assert (facts.last_input, facts.last_digest) == (1, digest)
+    assert landing(facts, 1, b"another") is Landing.OTHER_WRITER
+
+
+def test_what_lies_behind_a_segment_that_was_cut_short_is_not_proven_absent(
+    made: SpoolMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "SEGMENT_SIZE", 4096)
+    for _ in range(3):
+        made.spool.append(frames.OUTPUT, b"x" * 3000)
+    made.input(1, b"{}\n")
+    os.truncate(made.file(), 2000)
+    facts = look(made.generation)
+    assert "hole" in facts.fault
+    assert landing(facts, 1, hashlib.sha256(b"{}\n").digest()) is Landing.PERHAPS_WRITTEN
 
 
 def test_an_unknown_frame_type_is_an_error_not_silence(made: SpoolMade) -> None:
