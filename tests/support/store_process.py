@@ -46,6 +46,9 @@ class Told:
     async def admit(self, name: str, request: str, body: str = "hi") -> bool:
         return (await admit(self._store, name, request, body.encode())).created
 
+    async def put_blob(self, text: str) -> str:
+        return await self._store.put_blob(text.encode())
+
     async def lost(self, name: str) -> bool:
         return self._leases[name].lost.is_set()
 

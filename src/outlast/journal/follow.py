@@ -43,8 +43,6 @@ class Follower:
         """What is stored now and was not given yet."""
         if self._place is None:
             self._place = await place_after(self._store, self._name, self.seq)
-        if self._place is None:
-            return
         async for record in read_on(self._store, self._name, self._place):
             self.seq = record.seq
             yield record
@@ -52,5 +50,5 @@ class Follower:
 
 def follow(store: Store, name: str, after: int = 0) -> AsyncIterator[Record | CaughtUp]:
     """Records after `after`, one `CaughtUp`, then each record when it has become durable, in whichever
-    process. Ends only when the caller stops. Raises as `read_records`."""
+    process. Ends only when the caller stops. Raises as `read_records`: a cursor beyond the end is refused."""
     return aiter(Follower(store, name, after))

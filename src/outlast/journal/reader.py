@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from outlast.errors import IntegrityError
+from outlast.errors import IntegrityError, UsageError
 from outlast.records.codec import blob_ref, chain_of, is_blob_ref, record_of
 from outlast.records.envelope import Record
 from outlast.state.fold import apply
@@ -31,11 +31,9 @@ async def read_records(
     is given as its `BlobRef`.
 
     Raises IntegrityError naming the first record that is missing, changed or out of place, or whose blob
-    is; UnsupportedRecordError, InvalidRecordError.
+    is; UnsupportedRecordError, InvalidRecordError; UsageError where the journal ends before `after`.
     """
     place = await place_after(store, name, after)
-    if place is None:
-        return
     async for record in read_on(store, name, place, resolve_blobs=resolve_blobs):
         yield record
 
@@ -48,8 +46,9 @@ async def load_state(store: Store, name: str) -> State:
     return state
 
 
-async def place_after(store: Store, name: str, after: int) -> Place | None:
-    """Where reading begins; None where the journal is shorter than that."""
+async def place_after(store: Store, name: str, after: int) -> Place:
+    """Where reading begins. Raises UsageError where the journal is shorter than that: what it gets up to
+    there would be taken for known."""
     if after <= 0:
         return Place()
     rows = await store.read(name, after - 1, 1)
@@ -57,7 +56,11 @@ async def place_after(store: Store, name: str, after: int) -> Place | None:
         tip = await store.tip(name)
         if tip.seq > after:
             raise _broken(name, after, "missing")
-        return None
+        raise UsageError(
+            f"the journal of {name} ends at record {tip.seq}: nothing comes after record {after}",
+            hint="read it from its beginning; the cursor is of another store, or of one restored since",
+            session_id=name,
+        )
     return Place(after, rows[0].chain)
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 SCHEMES = ("sqlite",)
 _PREFIX = "sqlite://"
-_SAFE = frozenset("/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_SAFE = frozenset(b"/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_HEX = frozenset("0123456789abcdefABCDEF")
 
 
 async def open_store(url: str, *, label: str | None = None) -> Store:
@@ -74,8 +75,12 @@ def database_path(url: str, environ: Mapping[str, str]) -> Path:
 
 def sqlite_url(database: str | os.PathLike[str]) -> str:
     """The address of a database file."""
-    absolute = os.fsencode(Path(database).absolute())
-    return _PREFIX + "".join(chr(b) if chr(b) in _SAFE else f"%{b:02X}" for b in absolute)
+    return _PREFIX + escaped(Path(database).absolute())
+
+
+def escaped(path: Path) -> str:
+    """A path for an address: so any file name goes through, also one that is no valid UTF-8."""
+    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in os.fsencode(path))
 
 
 def default_url(environ: Mapping[str, str]) -> str:
@@ -134,7 +139,7 @@ def _decoded(text: str) -> str:
     data = bytearray(os.fsencode(head))
     for part in rest:
         try:
-            data.append(int(part[:2], 16) if part[:2].isalnum() and len(part) >= 2 else -1)
+            data.append(int(part[:2], 16) if len(part) >= 2 and _HEX.issuperset(part[:2]) else -1)
         except ValueError as error:
             raise UsageError(
                 f"%{part[:2]} in a store's address is no escaped byte", hint="write %25 for a percent sign"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,6 +16,7 @@ import pytest
 from tests.support.stores import PATIENCE, admit, append, in_time, other, rows, seqs
 
 from outlast.errors import ForkedError, IntegrityError, LeaseHeldError, StoreBusyError
+from outlast.store import sqlite
 from outlast.store.contract import AcquireOptions, Append, Store
 from outlast.store.sqlite.layout import Layout
 from outlast.store.sqlite.reading import list_sessions
@@ -59,6 +62,64 @@ async def test_killed_around_a_commit(url: str, tmp_path: Path, point: str, stor
     # A lease that was granted and never used frees itself.
     assert await store.holder("s2") is None
     await store.acquire("s2")
+    await store.close()
+
+
+@pytest.mark.parametrize("point", ["before_commit", "after_commit"])
+async def test_killed_around_a_release(url: str, tmp_path: Path, point: str) -> None:
+    """Given back or not: the session is free, and nothing of it is lost."""
+    with other(url, tmp_path, f"store.release.{point}@1=kill") as process:
+        process.ask("acquire", "s")
+        process.ask("append", "s", 2)
+        assert process.ask("release", "s") is None
+        assert process.process.wait(PATIENCE) == -signal.SIGKILL
+    with other(url, tmp_path, f"store.release.{point}@1=kill") as process:
+        process.ask("acquire", "s")
+        assert process.ask("close") is None
+        assert process.process.wait(PATIENCE) == -signal.SIGKILL
+    store = await open_store(url)
+    assert await store.holder("s") is None
+    assert await append(store, await store.acquire("s")) == 3
+    await store.close()
+
+
+@pytest.mark.parametrize("point", ["before_fsync", "before_rename", "after_rename"])
+async def test_killed_while_a_blob_is_put(url: str, tmp_path: Path, point: str) -> None:
+    """It is there whole or not at all, and putting it again is enough."""
+    digest = hashlib.sha256(b"content").hexdigest()
+    with other(url, tmp_path, f"store.blob.{point}=kill") as process:
+        assert process.ask("put_blob", "content") is None
+        assert process.process.wait(PATIENCE) == -signal.SIGKILL
+    store = await open_store(url)
+    if point == "after_rename":
+        assert await store.get_blob(digest) == b"content"
+    else:
+        with pytest.raises(IntegrityError, match="missing"):
+            await store.get_blob(digest)
+    assert await store.put_blob(b"content") == digest
+    assert await store.get_blob(digest) == b"content"
+    await store.close()
+
+
+def test_every_point_of_the_store_is_one_where_it_is_killed() -> None:
+    source = Path(sqlite.__file__).parent
+    text = "".join(file.read_text("utf-8") for file in source.glob("*.py"))
+    literal = set(re.findall(r'point\("(store\.[a-z_.]+)"\)', text)) - {"store.fence"}
+    assert literal == {f"store.blob.{point}" for point in ("before_fsync", "before_rename", "after_rename")}
+    operations = set(re.findall(r'point: ClassVar\[str\] = "([a-z]+)"', text))
+    assert operations == {"append", "admit", "acquire", "release"}
+
+
+async def test_without_a_handle_of_a_process_it_is_not_ended(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(url)
+    with other(url, tmp_path) as process:
+        process.ask("acquire", "s")
+        monkeypatch.delattr(os, "pidfd_open")
+        with pytest.raises(LeaseHeldError, match=f"no safe handle of process {process.pid}"):
+            await store.acquire("s", AcquireOptions(take_over=True))
+        assert process.ask("append", "s") == 1
     await store.close()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.stores import in_time
 from tests.unit.journal.test_journal import accepted, intact, opened
 
-from outlast.errors import IntegrityError
+from outlast.errors import IntegrityError, UsageError
 from outlast.journal import CaughtUp, Journal, follow, load_state, read_records
 from outlast.records.envelope import Record
 from outlast.state.fold import digest, fold
@@ -96,9 +96,18 @@ async def test_a_gap_wider_than_a_page_is_no_end(store: Store) -> None:
 async def test_reading_begins_anywhere(store: Store) -> None:
     await _five(store)
     whole = [record async for record in read_records(store, "s")]
-    for after in range(8):
+    for after in range(6):
         assert [record async for record in read_records(store, "s", after)] == whole[after:]
     assert [record async for record in read_records(store, "nobody")] == []
+
+
+@pytest.mark.parametrize(("name", "after"), [("s", 6), ("s", 50), ("nobody", 1)])
+async def test_a_cursor_beyond_the_end_is_refused(store: Store, name: str, after: int) -> None:
+    """It is of another journal, and what that gets up to there would be taken for known."""
+    await _five(store)
+    for items in (read_records(store, name, after), follow(store, name, after)):
+        with pytest.raises(UsageError, match=f"nothing comes after record {after}"):
+            await in_time(anext(items))
 
 
 async def test_a_follower_gets_what_is_there_then_a_marker_then_what_comes(store: Store) -> None:

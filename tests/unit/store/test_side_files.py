@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.processes import until
+from tests.support.stores import PATIENCE
 
 from outlast.errors import IntegrityError, StoreBusyError
 from outlast.store.contract import Tip
-from outlast.store.sqlite.incarnation import Incarnation, Node, alive, this_process
+from outlast.store.sqlite.incarnation import (
+    Incarnation,
+    Node,
+    alive,
+    boot_id,
+    is_same_process,
+    pid_namespace,
+    this_process,
+)
 from outlast.store.sqlite.layout import Layout, prepare
+from outlast.store.sqlite.takeover import end_holder
 from outlast.store.sqlite.turnstile import Turnstile, pid_of_lock
 from outlast.store.sqlite.witness import Seen, Witness, compare
 
@@ -51,11 +66,33 @@ def test_one_turn_at_a_time_and_who_waits_too_long_hears_who_has_it(layout: Layo
 
 
 def test_who_stands_in_the_gate_is_next(layout: Layout) -> None:
+    """Nobody who comes later gets the turn before it: it does not even get into the gate."""
     one, two, three = (Turnstile(layout) for _ in range(3))
-    with one.turn(0), pytest.raises(StoreBusyError), two.turn(0):
-        pass
-    with two.turn(0):
-        pass
+    entered: list[str] = []
+
+    def wait_for_the_turn() -> None:
+        with two.turn(PATIENCE):
+            entered.append("two")
+
+    def gate_is_taken() -> bool:
+        with layout.gate.open("rb") as gate:
+            try:
+                fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    waiting = threading.Thread(target=wait_for_the_turn)
+    with one.turn(0):
+        waiting.start()
+        until(gate_is_taken, "two stands in the gate")
+        with pytest.raises(StoreBusyError), three.turn(0):
+            entered.append("three")
+    # The turn is free or two's by now. Where two has it, three waits; it is never before two.
+    with three.turn(PATIENCE):
+        entered.append("three")
+    waiting.join(PATIENCE)
+    assert entered == ["two", "three"]
     for turnstile in (one, two, three):
         turnstile.close()
 
@@ -119,6 +156,26 @@ def test_pid_reuse(layout: Layout) -> None:
     assert not alive(layout.nodes, reused)
     (layout.nodes / "gone").unlink()
     assert not alive(layout.nodes, reused)
+
+
+def test_a_process_whose_start_is_unknown_is_never_taken_for_another(layout: Layout) -> None:
+    """Nothing is known of a dead process's start, and of a node that was noted without it: no match."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(60)
+    unknown = Node("swept", gone.pid, 0, boot_id(), pid_namespace(), "")
+    assert not is_same_process(unknown, gone.pid)
+    assert not alive(layout.nodes, unknown)
+    end_holder(layout.nodes, "s", 1, unknown)  # nobody to end
+
+
+def test_a_turnstile_that_was_closed_closes_nobodys_files(layout: Layout) -> None:
+    """A forked child has closed it, and the numbers have been given out again."""
+    turnstile = Turnstile(layout)
+    turnstile.close()
+    reused = [os.open(layout.bell, os.O_RDONLY) for _ in range(2)]
+    turnstile.close()
+    for file in reused:
+        os.close(file)  # raises EBADF for one that was closed already
 
 
 def test_who_lives_counts_as_alive_also_when_the_folder_was_swept(layout: Layout) -> None:

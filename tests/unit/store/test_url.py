@@ -43,6 +43,7 @@ def test_an_address_names_a_file(url: str, path: str) -> None:
         "sqlite:///a#b.db",
         "sqlite:///a%zz.db",
         "sqlite:///a%2",
+        "sqlite:///a%\u0663\u0663.db",
         "sqlite:///a%00b",
     ],
 )

@@ -18,6 +18,7 @@ from outlast.errors import (
     StoreFullError,
 )
 from outlast.store.sqlite.layout import Layout
+from outlast.store.url import escaped
 
 SAFE_FROM = (3, 51, 3)
 """Versions from 3.7.0 to 3.51.2 can corrupt a database in WAL mode when a checkpoint races with a writer."""
@@ -38,18 +39,12 @@ def require_safe_sqlite(version: str | None = None) -> None:
 
 
 def _address(layout: Layout, options: str) -> str:
-    # As a URI any file name goes through, also one that is no valid UTF-8.
-    return f"file:{_quoted(layout.database)}?{options}"
-
-
-def _quoted(path: Path) -> str:
-    plain = b"/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in os.fsencode(path))
+    return f"file:{escaped(layout.database)}?{options}"
 
 
 def connect_writer(layout: Layout, busy_seconds: float) -> apsw.Connection:
     """A connection for one thread that may create the database, readable by this user only."""
-    options = f"modeof={_quoted(layout.turn)}"
+    options = f"modeof={escaped(layout.turn)}"
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(_address(layout, options), flags=flags)
     connection.set_busy_timeout(int(busy_seconds * 1000))

@@ -36,7 +36,11 @@ class Doorbell:
         self._seen = reader.watermark()
         self._watch = _watch(bell)
         if self._watch is not None:
-            self._loop.add_reader(self._watch, self._heard)
+            try:
+                self._loop.add_reader(self._watch, self._heard)
+            except BaseException:
+                os.close(self._watch)
+                raise
         self._poll = self._loop.call_later(_SLOW_POLL, self._polled)
 
     @contextmanager

@@ -12,6 +12,7 @@ import fcntl
 import os
 import struct
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +77,8 @@ class Incarnation:
         if self._file < 0:
             return
         if remove:
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):  # the next new process sweeps it; the lock is given back all the same
+                self._path.unlink()
         os.close(self._file)
         self._file = -1
         _own.pop(self.node.id, None)
@@ -117,12 +119,12 @@ def alive(folder: Path, node: Node) -> bool:
     except FileNotFoundError:
         # Only its owner or who found it dead removes the file. Where somebody swept the folder by hand,
         # a process of exactly this identity still counts as alive.
-        return node.start_ticks > 0 and node.pid_ns == pid_namespace() and is_same_process(node, node.pid)
+        return node.pid_ns == pid_namespace() and is_same_process(node, node.pid)
 
 
 def is_same_process(node: Node, pid: int) -> bool:
-    """Whether the process `pid` is the one that the node names: same boot, same time of start."""
-    return node.boot_id == boot_id() and start_ticks(pid) == node.start_ticks
+    """Whether the process `pid` is the one that the node names: same boot, same time of start, both known."""
+    return node.start_ticks > 0 and node.boot_id == boot_id() and start_ticks(pid) == node.start_ticks
 
 
 def start_ticks(pid: int) -> int:

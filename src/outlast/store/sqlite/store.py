@@ -7,7 +7,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -119,15 +119,21 @@ class SqliteStore:
         self._closed = False
         self._closing: asyncio.Future[None] | None = None
         self._next_look = 0.0
-        reader = Reader(layout)
-        self._parts = _Parts(
-            engine=engine,
-            reader=reader,
-            writer=Writer(engine, Hearers(self._committed, self._outcome, self._ended)),
-            doorbell=Doorbell(layout.bell, reader, self._stirred),
-            blobs=Blobs(layout.blobs),
-            incarnation=Incarnation(layout.nodes, this_process(engine.node, address.label)),
-        )
+        with ExitStack() as undo:
+            reader = Reader(layout)
+            undo.callback(reader.close)
+            doorbell = Doorbell(layout.bell, reader, self._stirred)
+            undo.callback(doorbell.close)
+            self._parts = _Parts(
+                engine=engine,
+                reader=reader,
+                doorbell=doorbell,
+                blobs=Blobs(layout.blobs),
+                incarnation=Incarnation(layout.nodes, this_process(engine.node, address.label)),
+                # Last: nothing that could fail comes after its thread.
+                writer=Writer(engine, Hearers(self._committed, self._outcome, self._ended)),
+            )
+            undo.pop_all()
 
     @classmethod
     async def open(cls, address: Address) -> SqliteStore:
@@ -271,15 +277,16 @@ class SqliteStore:
         if parts.incarnation.begun:
             try:
                 await self._submit(Release((), retire=parts.incarnation.node.id))
-            except StoreError:
+            except OutlastError:
                 clean = False
         self._closed = True
         self._lose_all("closed")
-        await parts.writer.close()
-        parts.doorbell.close()
-        parts.incarnation.end(remove=clean)
-        parts.reader.close()
-        parts.engine.close()
+        with ExitStack() as steps:  # each is taken, whatever becomes of those before it
+            steps.callback(parts.engine.close)
+            steps.callback(parts.reader.close)
+            steps.callback(parts.incarnation.end, remove=clean)
+            steps.callback(parts.doorbell.close)
+            await parts.writer.close()
 
     # --- what the parts tell ---
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from outlast.store.sqlite.incarnation import Node, alive, is_own, lock_owner
 from outlast.store.sqlite.transaction import Transaction
@@ -21,7 +22,7 @@ SELECT_IDLE_NODES = (
 def sweep(txn: Transaction) -> None:
     """Take a few dead incarnations without leases out of the store; their files go after the commit. Whoever
     still has a lease stays: its sessions' next owner finds it."""
-    found = txn.cursor.execute(SELECT_IDLE_NODES, (MOST,)).fetchall()
+    found: list[tuple[Any, ...]] = txn.cursor.execute(SELECT_IDLE_NODES, (MOST,)).fetchall()
     dead = [node.id for node in (Node(*row) for row in found) if not alive(txn.nodes, node)]
     for node in dead:
         txn.cursor.execute("DELETE FROM node WHERE id = ?", (node,))

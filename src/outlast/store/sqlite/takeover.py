@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -31,10 +32,13 @@ def end_holder(nodes: Path, name: str, epoch: int, node: Node) -> None:
     _refuse_own_line(name, epoch, node, pid)
     # The handle is opened before the identity is verified again: from here on no other process can be meant.
     try:
-        handle = os.pidfd_open(pid)
+        handle = _handle(pid)
     except ProcessLookupError:
         _await_free(nodes, node)
         return
+    except OSError as error:
+        why = f"this system gives no safe handle of process {pid}: {error.strerror}"
+        raise _refused(name, epoch, node, why) from error
     try:
         if _living(nodes, node) != pid:
             return
@@ -49,6 +53,13 @@ def end_holder(nodes: Path, name: str, epoch: int, node: Node) -> None:
     finally:
         os.close(handle)
     _await_free(nodes, node)
+
+
+def _handle(pid: int) -> int:
+    """A pidfd. Raises OSError, also where there is no such call (macOS, a kernel before 5.3, a sandbox)."""
+    if not hasattr(os, "pidfd_open"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return os.pidfd_open(pid)
 
 
 def _living(nodes: Path, node: Node) -> int | None:
