@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -22,9 +22,9 @@ from outlast.store.url import open_store
 def left_open() -> tuple[set[str], int]:
     """Files of this store, and threads that write."""
     found: set[str] = set()
-    for file in os.listdir("/proc/self/fd"):
+    for file in Path("/proc/self/fd").iterdir():
         try:
-            found.add(os.readlink(f"/proc/self/fd/{file}"))
+            found.add(str(file.readlink()))
         except FileNotFoundError:
             continue
     threads = [thread for thread in threading.enumerate() if thread.name == "outlast-writer"]
@@ -107,7 +107,8 @@ async def test_a_rollback_that_fails_is_told_as_what_it_was_for(store: Store) ->
     engine._cursor = NoWayBack(engine._cursor)  # type: ignore[assignment]
     with pytest.raises(StoreError):
         await store.admit(Admission("s2", "r", "input", b"", opening=entry("s2", title="\udc80")))
-    assert lease.lost.is_set() == engine.latched
+    assert engine.latched
+    assert lease.lost.is_set()
     with pytest.raises(StoreError):
         await append(store, lease)
 
