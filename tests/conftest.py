@@ -26,4 +26,5 @@ def throw_away_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OUTLAST_STATE_DIR", str(folder))
         patch.setenv("XDG_CONFIG_HOME", str(folder))
+        patch.setenv("OUTLAST_FAULTS_TESTING", "1")
         yield folder

@@ -1,4 +1,7 @@
-"""Named fault points: where tests kill, stop or fail a process. They do nothing in production.
+"""Named fault points: where tests kill, stop or fail a process.
+
+They do nothing unless OUTLAST_FAULTS_TESTING is 1: some of them leave out what a guarantee stands on, and a
+variable that was left over, or that somebody else set, must not weaken one.
 
 `OUTLAST_FAULTS` is a comma-separated list of `NAME[@N]=ACTION`: at the N-th passage (default 1) of the
 point NAME the process does ACTION: `kill` (SIGKILL to itself), `stop` (SIGSTOP to itself), `skip`
@@ -16,9 +19,14 @@ _plan: dict[str, tuple[int | None, str]] | None = None
 _passed: dict[str, int] = {}
 
 
+def requested() -> str:
+    """The plan that this process was given; none outside of tests."""
+    return os.environ.get("OUTLAST_FAULTS", "") if os.environ.get("OUTLAST_FAULTS_TESTING") == "1" else ""
+
+
 def _load() -> dict[str, tuple[int | None, str]]:
     plan: dict[str, tuple[int | None, str]] = {}
-    for item in filter(None, os.environ.get("OUTLAST_FAULTS", "").split(",")):
+    for item in filter(None, requested().split(",")):
         target, _, action = item.partition("=")
         name, at, count = target.partition("@")
         plan[name] = (int(count) if at else None, action)

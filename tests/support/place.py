@@ -77,7 +77,7 @@ class Place:
             **self.variables,
         }
         if faults is not None:
-            env["OUTLAST_FAULTS"] = faults
+            env |= {"OUTLAST_FAULTS": faults, "OUTLAST_FAULTS_TESTING": "1"}
         return {name: value for name, value in env.items() if value}
 
     def start(self, *arguments: str, faults: str | None = None, stdin: bytes | None = None) -> Child:

@@ -82,7 +82,8 @@ class Other:
 
     def __init__(self, url: str, folder: Path, faults: str = "") -> None:
         environ = {"PATH": os.environ["PATH"], "OUTLAST_STATE_DIR": str(folder / "state")}
-        environ |= {"PYTHONPATH": os.pathsep.join(sys.path), "OUTLAST_FAULTS": faults, "LANG": "C.UTF-8"}
+        environ |= {"PYTHONPATH": os.pathsep.join(sys.path), "LANG": "C.UTF-8"}
+        environ |= {"OUTLAST_FAULTS": faults, "OUTLAST_FAULTS_TESTING": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.store_process", url],
             stdin=subprocess.PIPE,

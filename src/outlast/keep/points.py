@@ -1,7 +1,7 @@
 """Fault points inside the shim and the guard: the plan of `outlast.faults`, without its imports.
 
 `OUTLAST_FAULTS` is a comma-separated list of `NAME[@N]=ACTION` with the actions `kill`, `stop`, `skip` and
-`raise:ERRNO`; without it nothing happens.
+`raise:ERRNO`; the shim's starter passes it on, and only where `outlast.faults` would follow it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from outlast import faults
 from outlast.keep import frames
 from outlast.keep.errors import (
     BelowFloorError,
@@ -44,9 +45,7 @@ async def start_idle(folder: AgentFolder, claim: Claim) -> Generation:
     and its process group. Raises FolderLockHeldError (attach to the shim that is there), BelowFloorError,
     ForeignFolderError, TreeNotDeadError (an earlier agent is not proven dead), StartFailedError.
     """
-    setup = pack(
-        claim.fields() | {"folder": os.fsencode(folder.path), "faults": os.environ.get("OUTLAST_FAULTS", "")}
-    )
+    setup = pack(claim.fields() | {"folder": os.fsencode(folder.path), "faults": faults.requested()})
     read_end, write_end = os.pipe()
     try:
         try:

@@ -118,7 +118,7 @@ class Keep:
         script = self.root / f"runtime{len(self.processes)}.py"
         script.write_text(RUNTIME + source)
         env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-        env |= {"LANG": "C.UTF-8", "OUTLAST_FAULTS": faults}
+        env |= {"LANG": "C.UTF-8", "OUTLAST_FAULTS": faults, "OUTLAST_FAULTS_TESTING": "1"}
         process = subprocess.Popen(
             [sys.executable, str(script), str(self.folder.path), str(self.root)],
             stdin=subprocess.PIPE,
