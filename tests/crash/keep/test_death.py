@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import outlast.keep
 from outlast.keep import (
     Alive,
     LaunchFailedError,
@@ -272,6 +275,11 @@ async def test_pid_reuse(keep: Keep, tools: Tools) -> None:
 
 
 POINTS = [
+    "keep.lock.before",
+    "keep.exec",
+    "keep.guard.before",
+    # Both end without a word: the marker is all that tells.
+    "keep.exit.before=kill,keep.guard.before",
     "keep.input.sync.before",
     "keep.input.sync.after",
     "keep.pipe.before",
@@ -285,6 +293,18 @@ POINTS = [
     "keep.lock.after",
     "keep.spool.append@3",
 ]
+
+
+def test_no_point_of_shim_and_guard_is_left_out() -> None:
+    """Those of the owner are in tests/crash/test_fault_points.py."""
+    texts = [file.read_text("utf-8") for file in Path(outlast.keep.__file__).parent.glob("*.py")]
+    known = {
+        name
+        for text in texts
+        if "from .points import" in text
+        for name in re.findall(r'point\("([^"]+)"\)', text)
+    }
+    assert known == {name.partition("=")[0].partition("@")[0] for name in POINTS}
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -312,6 +332,9 @@ async def test_a_shim_killed_at_any_point_leaves_nothing_alive_and_no_input_in_d
         await tools.until(lambda: isinstance(tree_dead(generation), Verified), "the tree is dead")
         facts = probe(keep.folder).latest
         assert facts is not None
+        if name.endswith("keep.guard.before"):
+            assert facts.exit is None or facts.exit.by == "shim"
+            assert (facts.exit is None) == name.startswith("keep.exit.before")
         found = landing(facts, 1, sha256(line).digest())
         expected = {
             "keep.input.sync.before": {Landing.PERHAPS_WRITTEN},
@@ -320,6 +343,10 @@ async def test_a_shim_killed_at_any_point_leaves_nothing_alive_and_no_input_in_d
             "keep.pipe.after": {Landing.PERHAPS_WRITTEN},
             "keep.exit.before": {Landing.WRITTEN},
             "keep.exit.after": {Landing.WRITTEN},
+            "keep.guard.before": {Landing.WRITTEN},
+            "keep.exit.before=kill,keep.guard.before": {Landing.WRITTEN},
+            # The pipe takes an input until the shim has seen that nobody will read it.
+            "keep.exec": {Landing.NEVER_WRITTEN, Landing.PERHAPS_WRITTEN, Landing.WRITTEN},
         }.get(name, {Landing.NEVER_WRITTEN})
         assert found in expected
         assert (reached == "accepted") <= (found is not Landing.NEVER_WRITTEN)

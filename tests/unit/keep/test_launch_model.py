@@ -1,9 +1,10 @@
 """The launch protocol, all interleavings: lock, floor, two-step START, three owners.
 
-Each owner looks, raises the floor or attaches, starts a shim, attaches, sends START; it may stop between any
-two steps for as long as it likes (another's steps come in between), and may crash. Shims time out while
-idle, crash, and are crashed under a running agent, which then lives until the guard has ended it. The rules
-are those of `outlast.keep.shim`, `desk` and `folder`; the real processes are tested in tests/crash/keep.
+Each owner looks, raises the floor, fences or attaches, starts a shim, attaches, sends START; it may stop
+between any two steps for as long as it likes (another's steps come in between), and may crash. Shims time
+out while idle, crash, and are crashed under a running agent, which then lives until the guard has ended it.
+Guards are killed too: then whoever wants the folder ends what carries the marker. The rules are those of
+`outlast.keep.shim`, `desk` and `folder`; the real processes are tested in tests/crash/keep.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Shim(NamedTuple):
     owner: int = -1
     agent: bool = False
     """An agent process of this shim lives."""
+    guard: bool = True
 
 
 class World(NamedTuple):
@@ -59,6 +61,8 @@ class Rules(NamedTuple):
     lock: bool = True
     floor: bool = True
     tree_dead: bool = True
+    marker: bool = True
+    """What guard and shim have left behind is looked for, not taken for dead with them."""
 
 
 def owner_steps(world: World, me: int, rules: Rules) -> Iterator[World]:
@@ -102,6 +106,23 @@ def look(world: World, me: int, rules: Rules) -> Iterator[World]:
         yield world.owner(me, step="floor")
     if world.lock != -1 and world.shims[world.lock].phase in ("idle", "running"):
         yield world.owner(me, step="attach", shim=world.lock)
+        yield fence(world, me, rules)
+    for index, shim in enumerate(world.shims):
+        if shim.phase == "crashed" and shim.agent and not shim.guard and world.lock == -1:
+            yield world.shim(index, agent=False)
+
+
+def fence(world: World, me: int, rules: Rules) -> World:
+    """Raise the living shim's floor and cut off the owner of a lower epoch, without attaching."""
+    epoch = world.owners[me].epoch
+    if not rules.floor:
+        return world
+    if epoch < world.floor:
+        return world.owner(me, step="lost")
+    world = world._replace(floor=epoch, highest=epoch)
+    owner = world.shims[world.lock].owner
+    below = owner != -1 and world.owners[owner].epoch < epoch
+    return world.shim(world.lock, owner=-1) if below else world
 
 
 def attach(world: World, me: int, rules: Rules) -> World:
@@ -125,12 +146,17 @@ def start(world: World, me: int, rules: Rules) -> World:
         return world.owner(me, step="lost")
     if shim.phase != "idle":
         return world.owner(me, step="done")
+    if not shim.guard:
+        # It ends: nobody would end what the agent leaves behind.
+        return world.release(owner.shim, "gone").owner(me, step="look")
     world = world._replace(stale_start=world.stale_start or owner.epoch < world.highest)
     return world.shim(owner.shim, phase="running", agent=True).owner(me, step="done")
 
 
 def shim_steps(world: World, index: int, rules: Rules) -> Iterator[World]:
     shim = world.shims[index]
+    if shim.guard and shim.phase in ("idle", "running", "crashed"):
+        yield world.shim(index, guard=False)
     if shim.phase == "new":
         yield world.shim(index, phase="gone")
         if world.lock == -1 or not rules.lock:
@@ -138,7 +164,7 @@ def shim_steps(world: World, index: int, rules: Rules) -> Iterator[World]:
     elif shim.phase == "locked":
         yield world.release(index, "gone")
         below = rules.floor and shim.epoch < world.floor
-        alive = rules.tree_dead and any(other.agent for other in world.shims)
+        alive = rules.tree_dead and any(seen_alive(other, rules) for other in world.shims)
         if not below and not alive:
             yield world.shim(index, phase="idle")
     elif shim.phase == "idle":
@@ -147,9 +173,26 @@ def shim_steps(world: World, index: int, rules: Rules) -> Iterator[World]:
     elif shim.phase == "running":
         yield world.release(index, "gone").shim(index, agent=False)
         yield world.release(index, "crashed")
-    elif shim.phase == "crashed" and shim.agent:
+    elif shim.phase == "crashed" and shim.agent and shim.guard:
         # The guard has ended what the shim left.
         yield world.shim(index, agent=False)
+
+
+def seen_alive(shim: Shim, rules: Rules) -> bool:
+    return shim.agent and (rules.marker or shim.guard or shim.phase == "running")
+
+
+def bare(world: World) -> World:
+    """Without what no step asks for any more: worlds that differ in nothing else are one."""
+    shims = tuple(
+        Shim(0, "gone") if shim.phase in ("gone", "crashed") and not shim.agent else shim
+        for shim in world.shims
+    )
+    owners = tuple(
+        owner if owner.step in ("wait", "attach", "start") else owner._replace(shim=-1)
+        for owner in world.owners
+    )
+    return world._replace(shims=shims, owners=owners)
 
 
 def explore(rules: Rules) -> tuple[int, set[str], int]:
@@ -169,7 +212,7 @@ def explore(rules: Rules) -> tuple[int, set[str], int]:
             break
         following = [step for me in range(3) for step in owner_steps(world, me, rules)]
         following += [step for index in range(len(world.shims)) for step in shim_steps(world, index, rules)]
-        for step in reversed(following):
+        for step in map(bare, reversed(following)):
             if step not in seen:
                 seen.add(step)
                 waiting.append(step)
@@ -189,8 +232,9 @@ def test_one_agent_and_never_two_in_any_interleaving_of_three_owners() -> None:
         (Rules(floor=False), STALE_START),
         (Rules(tree_dead=False), TWO_AGENTS),
         (Rules(lock=False), TWO_AGENTS),
+        (Rules(marker=False), TWO_AGENTS),
     ],
-    ids=["no floor", "no proof of death", "no lock"],
+    ids=["no floor", "no proof of death", "no lock", "no marker"],
 )
 def test_without_one_of_its_rules_the_model_finds_the_fault(rules: Rules, fault: str) -> None:
     assert fault in explore(rules)[1]
