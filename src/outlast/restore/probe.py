@@ -3,10 +3,12 @@ floors are raised by `fence_agents`, once the lease is ours."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from outlast.agents.contract import Agent, TurnEnded
+from outlast.clock import monotonic
 from outlast.errors import AgentNotFoundError
 from outlast.keep import (
     AgentFolder,
@@ -29,6 +31,7 @@ from outlast.keep.proc import boot_id, is_alive
 from outlast.records.types import TurnAttemptStarted
 from outlast.restore.facts import AgentFacts, Facts, Landing
 from outlast.state.model import Loop, OpenTurn, State
+from outlast.turns import launch
 from outlast.turns.host import AgentHost, Hosting, SpoolLost, exit_info
 
 Resolve = Callable[[str], Agent]
@@ -150,7 +153,7 @@ def _spool_terminal(
 async def fence_agents(state: State, claim: Claim, hosting: Hosting) -> None:
     """Raise every agent folder's floor to our epoch: from here on no earlier owner starts or feeds an agent.
 
-    Raises BelowFloorError, ForeignFolderError, OSError.
+    Raises BelowFloorError, ForeignFolderError, FolderLockHeldError (its holder answers nobody), OSError.
     """
     for loop in state.loops.values():
         generation = generation_of(loop)
@@ -160,19 +163,32 @@ async def fence_agents(state: State, claim: Claim, hosting: Hosting) -> None:
 
 
 async def _fence(folder: AgentFolder, claim: Claim) -> None:
-    for _ in range(50):
+    """Whoever holds the folder may just be coming or going: it is asked, or waited for, until the floor is
+    raised. Nothing goes on without it."""
+    deadline = monotonic() + launch.PATIENCE
+    while True:
         try:
             raise_floor(folder, claim)
         except FolderLockHeldError:
-            latest = folder.latest()
-            if latest is None:
-                continue
-            try:
-                client = await ShimClient.connect(latest)
-                try:
-                    await client.fence(claim)
-                finally:
-                    await client.close()
-            except ShimGoneError:
-                continue  # It ended between the two looks: the lock is free now.
-        return
+            if await _fenced_by_its_shim(folder, claim):
+                return
+            if monotonic() > deadline:
+                raise
+        else:
+            return
+        await asyncio.sleep(launch.POLL)
+
+
+async def _fenced_by_its_shim(folder: AgentFolder, claim: Claim) -> bool:
+    latest = folder.latest()
+    if latest is None:
+        return False
+    try:
+        client = await ShimClient.connect(latest)
+        try:
+            await client.fence(claim)
+        finally:
+            await client.close()
+    except ShimGoneError:
+        return False  # It ended between the two looks, or takes nobody in now.
+    return True
