@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Literal
 
 from outlast.errors import IntegrityError, UsageError
-from outlast.records.codec import blob_ref, chain_of, is_blob_ref, record_of
+from outlast.records.codec import blob_ref, chain_of, is_blob_ref, outline_of, record_of
 from outlast.records.envelope import Record
 from outlast.state.fold import apply
 from outlast.state.model import State
 from outlast.store.contract import Row, Store
 
 PAGE = 1000
+
+Large = Literal["whole", "outline", "reference"]
+"""`outline`: without the text that nothing is folded from, where the record has that; else the whole body.
+`reference`: a `BlobRef`."""
 
 
 @dataclass(slots=True)
@@ -25,23 +30,23 @@ class Place:
 
 
 async def read_records(
-    store: Store, name: str, after: int = 0, *, resolve_blobs: bool = True
+    store: Store, name: str, after: int = 0, *, large: Large = "whole"
 ) -> AsyncIterator[Record]:
-    """The records after `after`, in constant memory. With `resolve_blobs` false a body that is kept as a blob
-    is given as its `BlobRef`.
+    """The records after `after`, in constant memory. `large` says how a body is given that is kept as a blob.
 
     Raises IntegrityError naming the first record that is missing, changed or out of place, or whose blob
     is; UnsupportedRecordError, InvalidRecordError; UsageError where the journal ends before `after`.
     """
     place = await place_after(store, name, after)
-    async for record in read_on(store, name, place, resolve_blobs=resolve_blobs):
+    async for record in read_on(store, name, place, large=large):
         yield record
 
 
 async def load_state(store: Store, name: str) -> State:
-    """The state after the last record; an empty one where there is no journal. Raises as `read_records`."""
+    """The state after the last record; an empty one where there is no journal. Raises as `read_records`; what
+    inputs and agents have said is not read, and may be lost."""
     state = State(name)
-    async for record in read_on(store, name, Place()):
+    async for record in read_on(store, name, Place(), large="outline"):
         apply(state, record)
     return state
 
@@ -64,16 +69,12 @@ async def place_after(store: Store, name: str, after: int) -> Place:
     return Place(after, rows[0].chain)
 
 
-async def read_on(
-    store: Store, name: str, place: Place, *, resolve_blobs: bool = True
-) -> AsyncIterator[Record]:
+async def read_on(store: Store, name: str, place: Place, *, large: Large = "whole") -> AsyncIterator[Record]:
     """The records after `place`, which moves along."""
     while rows := await _page(store, name, place):
         for row in rows:
             _verify(name, place, row)
-            body = None
-            if resolve_blobs and is_blob_ref(row.body):
-                body = await _fetch(store, name, row)
+            body = await _large(store, name, row, large) if is_blob_ref(row.body) else None
             record = record_of(row, name, body)
             place.seq, place.chain = row.seq, row.chain
             yield record
@@ -101,6 +102,13 @@ def _verify(name: str, place: Place, row: Row) -> None:
         raise _broken(name, place.seq + 1, "missing")
     if row.chain != chain_of(place.chain, name, row):
         raise _broken(name, row.seq, "not what was stored, or the one before it is not (its chain differs)")
+
+
+async def _large(store: Store, name: str, row: Row, large: Large) -> bytes | None:
+    if large == "reference":
+        return None
+    outline = outline_of(row.body) if large == "outline" else None
+    return await _fetch(store, name, row) if outline is None else outline
 
 
 async def _fetch(store: Store, name: str, row: Row) -> bytes:

@@ -147,7 +147,7 @@ class Journal:
             body = encode_body(draft.body)
             if len(body) > BLOB_LIMIT:
                 blobs.append(await self._store.put_blob(body))
-                body = encode_blob_ref(blobs[-1], len(body))
+                body = encode_blob_ref(blobs[-1], len(body), draft.body.outline())
             stamp = Stamp(state.seq + 1, self.lease.epoch, uuid7(at, os.urandom(10)), at)
             row = row_of(draft, body, stamp, self.name, state.chain)
             record = _record(draft, stamp, row)

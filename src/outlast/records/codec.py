@@ -56,7 +56,7 @@ def decode_body(type_: str, v: int, data: bytes) -> Body:
     `BlobRef`. Raises UnsupportedRecordError naming the type and version found and known,
     InvalidRecordError for bytes that are no such body."""
     if data.startswith(_BLOB_PREFIX):
-        REGISTRY.version(type_)
+        REGISTRY.require(type_, v)
         return blob_ref(data)
     return REGISTRY.decode(type_, v, data)
 
@@ -64,8 +64,11 @@ def decode_body(type_: str, v: int, data: bytes) -> Body:
 # --- blob references ---------------------------------------------------------------------------
 
 
-class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"blob": "$blob"}):
+class _Envelope(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"blob": "$blob"}
+):
     blob: BlobRef
+    outline: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _blob_decoder = msgspec.json.Decoder(_Envelope)
@@ -77,15 +80,28 @@ def is_blob_ref(data: bytes) -> bool:
     return data.startswith(_BLOB_PREFIX)
 
 
-def encode_blob_ref(digest: str, size: int) -> bytes:
-    """What is stored in the place of a body of `size` bytes that is kept as the blob `digest`."""
-    return _encode_blob(_Envelope(BlobRef(digest=digest, size=size)))
+def encode_blob_ref(digest: str, size: int, outline: Body | None = None) -> bytes:
+    """What is stored in the place of a body of `size` bytes that is kept as the blob `digest`: with its
+    outline, so that a fold needs no blob."""
+    kept = msgspec.UNSET if outline is None else msgspec.Raw(encode_body(outline))
+    return _encode_blob(_Envelope(BlobRef(digest=digest, size=size), kept))
 
 
 def blob_ref(data: bytes) -> BlobRef:
     """The reference in a stored body. Raises InvalidRecordError when it is none."""
+    return _decoded(data).blob
+
+
+def outline_of(data: bytes) -> bytes | None:
+    """The outline that stands beside the reference in a stored body, if any: a body of the record's type and
+    version. Raises InvalidRecordError."""
+    outline = _decoded(data).outline
+    return None if isinstance(outline, msgspec.UnsetType) else bytes(outline)
+
+
+def _decoded(data: bytes) -> _Envelope:
     try:
-        return _blob_decoder.decode(data).blob
+        return _blob_decoder.decode(data)
     except msgspec.DecodeError as error:
         raise InvalidRecordError(f"a stored blob reference cannot be read: {error}") from error
 
@@ -151,9 +167,9 @@ def row_of(draft: Draft, body: bytes, stamp: Stamp, session: str, previous: byte
 
 
 def record_of(row: Row, session: str, body: bytes | None = None) -> Record:
-    """The record that a row holds. `body` is the fetched blob where the row has a reference to one; without
-    it the record's body is the `BlobRef`. Raises UnsupportedRecordError, InvalidRecordError, each with
-    the session's id."""
+    """The record that a row holds. `body` is the fetched blob, or its outline, where the row has a reference
+    to one; without it the record's body is the `BlobRef`. Raises UnsupportedRecordError, InvalidRecordError,
+    each with the session's id."""
     seq, epoch, id_, at, type_, v, loop, turn, cause, actor, cursor, stored, chain = row
     try:
         if len(id_) != UUID_SIZE:

@@ -50,6 +50,15 @@ class Registry:
         """The newest version of a record type: the one that is written. Raises UnsupportedRecordError."""
         return self._type(name).VERSION
 
+    def require(self, name: str, version: int) -> None:
+        """Raises UnsupportedRecordError for a type or version that is not known."""
+        if (name, version) not in self._decoders:
+            known = self._type(name).VERSION
+            raise UnsupportedRecordError(
+                f"this record is {name} version {version}, this outlast reads {name} up to version {known}",
+                hint=_UPGRADE,
+            )
+
     def is_public(self, name: str) -> bool:
         """Whether records of this type are shown outside. Raises UnsupportedRecordError."""
         return self._type(name).PUBLIC
@@ -60,15 +69,9 @@ class Registry:
         Raises UnsupportedRecordError for a type or version that is not known, InvalidRecordError for
         bytes that are not such a body.
         """
-        decoder = self._decoders.get((name, version))
-        if decoder is None:
-            known = self._type(name).VERSION
-            raise UnsupportedRecordError(
-                f"this record is {name} version {version}, this outlast reads {name} up to version {known}",
-                hint=_UPGRADE,
-            )
+        self.require(name, version)
         try:
-            return decoder(data)
+            return self._decoders[name, version](data)
         except msgspec.DecodeError as error:
             raise InvalidRecordError(
                 f"the stored body is no {name} version {version}: {error}",

@@ -6,12 +6,16 @@ hold the default, but for the three shapes that are read outside by themselves.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import msgspec
+from msgspec.structs import replace
 
 OnInterrupt = Literal["skip", "continue", "retry", "hold", "ask"]
 WhenBusy = Literal["queue", "steer", "reject"]
+
+OUTLINE_TEXT = 640
+"""Characters of an input's text in its outline: as many as a title looks at."""
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -20,6 +24,11 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
     VERSION: ClassVar[int] = 1
     PUBLIC: ClassVar[bool] = True
+
+    def outline(self) -> Self | None:
+        """The body without the text that nothing is folded from; None where that would leave nothing out. It
+        stays in the record when the whole is kept as a blob."""
+        return None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -142,6 +151,10 @@ class InputAccepted(Body, frozen=True, kw_only=True):
     joins: str | None = None
     """The running turn that it is to be given to; if that ends without it, it waits as any other."""
 
+    def outline(self) -> Self:
+        # A session without a title is called by the beginning of its first input.
+        return replace(self, content=[Content(text=block.text[:OUTLINE_TEXT]) for block in self.content[:1]])
+
 
 class InputReturned(Body, frozen=True, kw_only=True):
     """Back to its place in the queue: proven never sent, or, when it was to join the record's `turn`, proven
@@ -230,6 +243,9 @@ class AgentEventRecorded(Body, frozen=True, kw_only=True):
     """Bytes that were counted but not kept (raw output past its cap)."""
     usage: dict[str, int] = {}
 
+    def outline(self) -> Self:
+        return replace(self, text="")
+
 
 class CallObserved(Body, frozen=True, kw_only=True):
     """A foreign agent's own tool call: evidence, not control. Input and output are bounded."""
@@ -239,6 +255,9 @@ class CallObserved(Body, frozen=True, kw_only=True):
     status: Literal["started", "completed", "failed"]
     input: str = ""
     output: str = ""
+
+    def outline(self) -> Self:
+        return replace(self, input="", output="")
 
 
 class AgentStateFolded(Body, frozen=True, kw_only=True):
@@ -316,6 +335,9 @@ class ReplyInterrupted(Body, frozen=True, kw_only=True):
     """What had arrived of a reply that was cut off."""
 
     text: str
+
+    def outline(self) -> Self:
+        return replace(self, text="")
 
 
 # --- gates -------------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from tests.support.stores import admit, in_time, rows
 
 from outlast.errors import (
@@ -24,16 +26,22 @@ from outlast.journal import Journal, load_state, read_records
 from outlast.records.codec import BLOB_LIMIT
 from outlast.records.envelope import Draft
 from outlast.records.types import (
+    AgentEventRecorded,
     BlobRef,
+    CallObserved,
     Content,
     Fence,
+    GatePrepared,
     InputAccepted,
     LoopStarted,
     Manifest,
+    ReplyInterrupted,
     SessionStarted,
+    TurnDone,
     TurnStarted,
 )
 from outlast.state.catalog import catalog_entry
+from outlast.state.fold import digest
 from outlast.store.contract import Append, Lease, Settlement, Store
 from outlast.store.url import open_store
 
@@ -223,15 +231,52 @@ async def test_a_large_body_is_a_blob_and_a_lost_blob_fails_closed(store: Store)
     journal = await opened(store)
     [record] = await journal.append([accepted("r", "x" * BLOB_LIMIT)])
     await journal.append([accepted("r2")])
-    [raw, after] = [r async for r in read_records(store, "s", 3, resolve_blobs=False)]
+    [raw, after] = [r async for r in read_records(store, "s", 3, large="reference")]
     assert isinstance(raw.body, BlobRef)
     assert raw.chain == record.chain
     path = store.folder / "blobs" / raw.body.digest[:2] / raw.body.digest
     path.write_bytes(b"changed")
     with pytest.raises(IntegrityError) as refused:
-        await load_state(store, "s")
+        await anext(read_records(store, "s", 3))
     assert refused.value.seq == record.seq
     assert [r async for r in read_records(store, "s", 4)] == [after]
+
+
+async def test_a_session_is_opened_without_what_was_said_in_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large inputs and outputs are not read for it; a lost one of long ago keeps nobody out."""
+    lease = await store.acquire("s")
+    journal = await Journal.open(store, lease)
+    untitled = [
+        Draft(replace(d.body, title="")) if isinstance(d.body, SessionStarted) else d
+        for d in opening(lease.epoch)
+    ]
+    await journal.append(untitled)
+    await journal.append([accepted("r", "called by this\n" + "x" * BLOB_LIMIT), begun("r")])
+    said = [
+        AgentEventRecorded(kind="message", text="\0" * 65_536),
+        CallObserved(call="c", name="n", status="started", input="\0" * BLOB_LIMIT),
+        ReplyInterrupted(text="\0" * BLOB_LIMIT),
+        TurnDone(stop_reason="end_turn"),
+    ]
+    await journal.append([Draft(body, loop="main", turn="r") for body in said])
+    assert len(list(store.folder.glob("blobs/*/*"))) == 4
+    shutil.rmtree(store.folder / "blobs")
+    found = await load_state(store, "s")
+    assert digest(found) == digest(journal.state)
+    assert found.title.startswith("called by this x")
+    with pytest.raises(IntegrityError, match="missing"):
+        assert [r async for r in read_records(store, "s")]
+
+
+async def test_a_large_body_that_is_all_folded_is_read(store: Store) -> None:
+    journal = await opened(store)
+    payload = b"p" * BLOB_LIMIT
+    await journal.append(
+        [Draft(GatePrepared(gate="g", name="1", generation="g", payload=payload), loop="main")]
+    )
+    assert (await load_state(store, "s")).prepared["g"].payload == payload
 
 
 async def test_an_answer_that_was_lost_is_found_by_the_same_rows_again(store: Store, troubled: Any) -> None:

@@ -21,6 +21,7 @@ from outlast.records.codec import (
     encode_body,
     encode_cursor,
     is_blob_ref,
+    outline_of,
     output_record_id,
     record_of,
     row_of,
@@ -196,9 +197,49 @@ def test_a_blob_reference_is_told_from_every_body() -> None:
             REGISTRY.decode(name, 1, reference)
 
 
+FROZEN_REFERENCE = (
+    b'{"$blob":{"digest":"%b","size":300041},'
+    b'"outline":{"request_id":"r","content":[{"type":"text","text":"%b"}],"on_interrupt":"hold"}}'
+)
+
+
+def test_a_reference_keeps_what_is_folded_in_the_same_bytes_for_ever() -> None:
+    body = t.InputAccepted(request_id="r", content=[t.Content(text="x" * 300_000)], on_interrupt="hold")
+    stored = encode_blob_ref(DIGEST, 300_041, body.outline())
+    assert stored == FROZEN_REFERENCE % (DIGEST.encode(), b"x" * 640)
+    assert blob_ref(stored) == t.BlobRef(digest=DIGEST, size=300_041)
+    kept = outline_of(stored)
+    assert kept is not None
+    assert decode_body("InputAccepted", 1, kept) == body.outline()
+    assert outline_of(encode_blob_ref(DIGEST, 300_041)) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        t.InputAccepted(request_id="r", content=[t.Content(text="x" * 300_000)] * 3, joins="t"),
+        t.InputAccepted(request_id="r", content=[]),
+        t.AgentEventRecorded(kind="message", text="x" * 300_000, count=3),
+        t.CallObserved(call="c", name="n", status="completed", input="x" * 9_000, output="x" * 300_000),
+        t.ReplyInterrupted(text="x" * 300_000),
+    ],
+    ids=lambda body: type(body).__name__,
+)
+def test_an_outline_is_small_and_of_the_same_type(body: t.Body) -> None:
+    outline = body.outline()
+    assert type(outline) is type(body)
+    assert len(encode_body(outline)) < 2_000
+
+
+def test_a_reference_in_a_record_of_a_version_that_is_not_known_is_refused() -> None:
+    with pytest.raises(UnsupportedRecordError, match="InputAccepted version 9"):
+        decode_body("InputAccepted", 9, encode_blob_ref(DIGEST, 1))
+
+
 def test_a_reference_that_is_damaged_is_refused() -> None:
-    with pytest.raises(InvalidRecordError):
-        blob_ref(b'{"$blob":{"digest":1}}')
+    for damaged in (b'{"$blob":{"digest":1}}', b'{"$blob":{"digest":"d","size":1},"outline":{}'):
+        with pytest.raises(InvalidRecordError):
+            blob_ref(damaged)
 
 
 def test_a_record_with_a_blob_has_the_reference_until_the_body_is_given() -> None:
