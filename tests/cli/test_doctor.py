@@ -52,6 +52,25 @@ def test_a_store_that_is_none_is_a_fault(shell: Shell) -> None:
     (shell.state / "outlast.db").unlink()
 
 
+@pytest.mark.parametrize("way", ["emptied", "removed"])
+def test_a_witness_that_was_lost_is_named_for_good(shell: Shell, way: str) -> None:
+    """Work goes on, but who relies on it must hear that it could not tell for a while."""
+    shell.run("run", "-a", "scripted", "--session", "s", "hello")
+    assert findings(shell, "witness") == []
+    witness = shell.state / "outlast.d" / "witness"
+    if way == "emptied":
+        os.truncate(witness, 0)
+    else:
+        witness.unlink()
+    assert "by the next command" in worst(findings(shell, "witness"))["message"]
+    assert findings(shell, "journals") == []
+    assert shell.run("run", "--session", "s", "go on").code == 0
+    (found,) = findings(shell, "witness")
+    assert found["level"] == "warning"
+    assert "it was begun anew" in found["message"]
+    assert worst(findings(shell, "journals"))["level"] == "ok"
+
+
 def test_a_first_run_that_was_cut_off_is_no_fault(shell: Shell) -> None:
     shell.state.mkdir(mode=0o700)
     (shell.state / "outlast.db").touch(mode=0o600)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outlast.cli.findings import Finding, Patient
+from outlast.clock import isoformat
 from outlast.errors import IntegrityError, OutlastError, PlatformError, SchemaError
 from outlast.store.contract import CatalogQuery, Holder, Listed
 
@@ -151,7 +152,19 @@ def _journals(reader: Reader) -> Iterator[Finding]:
         except IntegrityError as error:
             damaged = True
             yield Finding("journals", "fault", error.message, error.hint, session)
-    if not damaged:
+    lost = reader.witness_lost()
+    if lost is not None:
+        since = (
+            f" at {isoformat(lost)}; it was begun anew" if lost else ", and is begun anew by the next command"
+        )
+        yield Finding(
+            "witness",
+            "warning",
+            f"the witness of the journals' ends was found emptied or removed{since}:"
+            " a journal that had got shorter until then is not noticed",
+            "if you did not move or restore the store yourself, compare it with a backup",
+        )
+    if not damaged and lost != 0:
         yield Finding("journals", "ok", "every journal is as long as its witness says")
 
 

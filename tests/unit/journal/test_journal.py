@@ -242,9 +242,7 @@ async def test_a_large_body_is_a_blob_and_a_lost_blob_fails_closed(store: Store)
     assert [r async for r in read_records(store, "s", 4)] == [after]
 
 
-async def test_a_session_is_opened_without_what_was_said_in_it(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_session_is_opened_without_what_was_said_in_it(store: Store) -> None:
     """Large inputs and outputs are not read for it; a lost one of long ago keeps nobody out."""
     lease = await store.acquire("s")
     journal = await Journal.open(store, lease)

@@ -83,10 +83,21 @@ class Engine:
         if not self.witness.is_ours:
             with self._turnstile.turn(seconds):
                 if not self.witness.is_ours:
-                    self.witness.begin_anew()
+                    self._begin_witness()
         self.remembered = self._recall()
         self._bell = open_side_file(layout.bell)
         undo.callback(os.close, self._bell)
+
+    def _begin_witness(self) -> None:
+        """No record was ever written without a witness: where some are, it was emptied or removed. What it knew
+        is gone, so work goes on, and the doctor tells of it."""
+        try:
+            self._connection.execute(
+                "UPDATE store SET witness_since = ? WHERE EXISTS (SELECT 1 FROM record)", (clock.now(),)
+            )
+        except apsw.Error as error:
+            raise translated(error, self._settings.layout.database) from error
+        self.witness.begin_anew()
 
     @property
     def node(self) -> str:

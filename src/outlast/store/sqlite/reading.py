@@ -148,6 +148,14 @@ class Reader:
             compare(name, noted, Seen(tip, cast(bytes, found[0]) if found else None))
         return tip
 
+    def witness_lost(self) -> int | None:
+        """When the witness was begun anew because it had been emptied or removed, in microseconds UTC; 0 if that
+        is still to come; None where it never was."""
+        if self._witness is None or not self._witness.is_ours:
+            return 0 if self._one("SELECT 1 FROM record LIMIT 1") else None
+        row = self._one("SELECT witness_since FROM store")
+        return None if row is None else cast("int | None", row[0])
+
     def pending(self, name: str) -> list[Entry]:
         s = self._session(name)
         return [] if s is None else [inbox_entry(name, row) for row in self._all(SELECT_PENDING, (s,))]

@@ -17,12 +17,13 @@ APPLICATION_ID = 0x6F75746C  # "outl"
 
 # Rows of `record` are found by UNIQUE (s, seq); the rowid rises over all sessions, which tells a reader what
 # is new. No index on id: idempotency is positional. No row that holds a journal's tip: it would double the
-# bytes of a small append, and the index answers.
+# bytes of a small append, and the index answers. `store.witness_since`: when a witness was begun anew beside
+# records that had had one; NULL where it never was.
 _VERSIONS = "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, at INTEGER NOT NULL)"
 _VERSION_1 = """
 CREATE TABLE store (
     one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, epoch INTEGER NOT NULL,
-    barrier INTEGER NOT NULL
+    barrier INTEGER NOT NULL, witness_since INTEGER
 );
 CREATE TABLE session (s INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
 CREATE TABLE record (
@@ -183,7 +184,7 @@ def migrate(connection: apsw.Connection, version: int, at: int) -> None:
                 connection.execute(step.script)
                 connection.execute("INSERT INTO schema_version VALUES (?, ?)", (step.version, at))
         if version == 0:
-            connection.execute("INSERT INTO store VALUES (1, ?, 0, 0)", (os.urandom(16).hex(),))
+            connection.execute("INSERT INTO store VALUES (1, ?, 0, 0, NULL)", (os.urandom(16).hex(),))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
