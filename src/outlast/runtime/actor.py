@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from outlast import faults
 from outlast.clock import monotonic
-from outlast.errors import StoreError
+from outlast.errors import InvalidRecordError, StoreError
 from outlast.journal import Journal, Proposal, read_records
 from outlast.records.envelope import Draft, Record
 from outlast.records.types import (
@@ -30,15 +31,21 @@ from outlast.state.model import OpenTurn, Queued, State
 from outlast.store.contract import Entry, Store
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
-from outlast.turns.terminal import Stop
+from outlast.turns.terminal import Ending, Stop
 
 LEAVE_PATIENCE = 5.0
 """Seconds for the present step to end before it is cancelled."""
 
 
+Leaving = Literal["finish", "detach"]
+"""`finish`: begin nothing more, let the turn at work end, then end the agent. `detach`: at once; the agent
+goes on under its shim."""
+
+
 @dataclass(eq=False)
 class SessionActor:
-    """Owns `name` from the end of its restore until it leaves. One task runs `run()`."""
+    """Owns `name` from the end of its restore until it has left. One task serves, and lets go at its end
+    whatever ended it, so that nobody who has seen `ended` meets its lease."""
 
     store: Store
     journal: Journal
@@ -49,16 +56,15 @@ class SessionActor:
     """False: it came for commands alone and leaves the work that waits to the next owner."""
     failure: BaseException | None = None
     """Why it ended, if it did not leave on purpose."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
     _turn: asyncio.Task[None] | None = None
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
     _closing: Entry | None = None
-    _stopping: bool = False
-    _leaving: bool = False
-    """It begins nothing more; a turn that is at work goes on to its end."""
-    _idle_since: float | None = None
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _closed: bool = False
+    _leaving: Leaving | None = None
+    _idle_since: float = field(default_factory=monotonic)
 
     @property
     def name(self) -> str:
@@ -67,6 +73,11 @@ class SessionActor:
     @property
     def state(self) -> State:
         return self.journal.state
+
+    @property
+    def leaving(self) -> bool:
+        """It takes no new work: whoever wants the session served waits for `ended` and owns it anew."""
+        return self._leaving is not None or self._closing is not None
 
     # --- life --------------------------------------------------------------------------------
 
@@ -77,6 +88,7 @@ class SessionActor:
     async def _run(self) -> None:
         try:
             with self.store.changes(self.name) as self._bell:
+                await self._go_on_with_attached()
                 while not self._over:
                     self._bell.clear()
                     await self._step()
@@ -84,26 +96,26 @@ class SessionActor:
                         await self._wait()
         except Exception as error:  # noqa: BLE001 - whatever ends an owner must not leave it owning
             self.failure = error
-            await self._drop()
         finally:
-            self._quiet.set()
-            self.ended.set()
+            await self._let_go()
 
     @property
     def _over(self) -> bool:
-        return self._stopping or (self._leaving and self._turn is None)
+        if self._leaving == "finish":
+            return self._turn is None
+        return self._closed or self._leaving == "detach"
 
     async def _step(self) -> None:
         await self._reap()
         entries = await self.store.pending(self.name)
-        commands = Commands(self.journal, self.driver)
+        commands = Commands(self.journal, self.driver, at_work=self._turn is not None)
         for entry in entries:
             if entry.kind == "close":
                 self._closing = self._closing or entry
             elif entry.kind != "input":
                 await commands.take(entry, entries)
         if self._closing is not None:
-            await self._close()
+            await self._close(self._closing)
             return
         inputs = [e for e in entries if e.kind == "input" and e.request_id not in commands.consumed]
         if inputs:
@@ -117,35 +129,24 @@ class SessionActor:
         if self._turn is not None:
             watched.append(self._turn)
         try:
-            await asyncio.wait(watched, timeout=self._patience(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(watched, timeout=self._park_in(), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
         self.journal.raise_if_lost()
-        await self._park_idle_agent()
-
-    def _patience(self) -> float | None:
-        park = self.driver.agent.idle_park
-        if self._turn is None and self.driver.host is not None and park is not None:
-            return park
-        return None
-
-    async def _park_idle_agent(self) -> None:
-        """An agent that has had nothing to do for `idle_park` is ended; the next input starts it again."""
-        park = self.driver.agent.idle_park
-        if self._turn is not None or self.driver.host is None or park is None:
-            self._idle_since = None
-            return
-        now = monotonic()
-        if self._idle_since is None:
-            self._idle_since = now
-        elif now - self._idle_since >= park:
-            self._idle_since = None
+        if self._park_in() == 0.0:
             await self.driver.end_agent()
 
+    def _park_in(self) -> float | None:
+        """Seconds until an agent that has nothing to do is ended (the next input starts it again); None:
+        there is none."""
+        park = self.driver.agent.idle_park
+        if self._turn is not None or self.driver.host is None or park is None:
+            return None
+        return max(0.0, self._idle_since + park - monotonic())
+
     def _note_quiet(self, deferred: bool) -> None:
-        root = self.state.loops[self.state.root or ""]
-        waiting = bool(self.state.queue) and not root.held and self.begins
+        waiting = self._may_begin and bool(self.state.queue)
         if self._turn is None and not waiting and not deferred:
             self._quiet.set()
         else:
@@ -161,13 +162,19 @@ class SessionActor:
         if self.failure is not None:
             raise self.failure
 
+    async def join(self, *, begins: bool, resume_queue: bool) -> None:
+        """Somebody else wants the session owned, perhaps for more than it was owned for."""
+        self.begins = self.begins or begins
+        if resume_queue:
+            await self.resume_queue()
+        self._bell.set()
+
     async def resume_queue(self) -> None:
-        """A person wants the work to go on: a held queue is held no more."""
+        """A person wants the work to go on: a held queue is held no more, a closed session is open."""
         for loop in self.state.loops.values():
-            if loop.held:
+            if loop.held or self.state.stopped is not None:
                 active = LoopChanged(state="active", reason="resumed")
                 await patience.append(self.journal, [Draft(body=active, loop=loop.loop)])
-        self._bell.set()
 
     # --- inputs and turns --------------------------------------------------------------------
 
@@ -177,13 +184,13 @@ class SessionActor:
         def accepted(state: State) -> Proposal:
             return self._accepted(state, requests)
 
-        requests = [(entry, decode(InputRequest, entry.body)) for entry in entries]
+        requests = [(entry, _readable(entry)) for entry in entries]
         faults.point("actor.accept.before_append")
         await patience.decide(self.journal, accepted)
         faults.point("actor.accept.after_append")
         self.driver.wake()  # What is to join the running turn is there now.
 
-    def _accepted(self, state: State, requests: Sequence[tuple[Entry, InputRequest]]) -> Proposal:
+    def _accepted(self, state: State, requests: Sequence[tuple[Entry, InputRequest | None]]) -> Proposal:
         drafts: list[Draft] = []
         settle: list[tuple[str, int]] = []
         held = state.loops[state.root or ""].held
@@ -191,6 +198,11 @@ class SessionActor:
         running = state.running if self.driver.agent.capabilities.steer else None
         for entry, request in requests:
             settle.append((entry.request_id, len(drafts)))
+            if request is None:
+                drafts.append(
+                    self._draft(InputCancelled(request_id=entry.request_id, reason="withdrawn"), entry)
+                )
+                continue
             if request.when_busy == "reject" and (busy or drafts):
                 drafts.append(self._draft(InputCancelled(request_id=entry.request_id, reason="busy"), entry))
                 continue
@@ -210,23 +222,34 @@ class SessionActor:
                 drafts.append(self._draft(LoopChanged(state="active", reason="a new input"), entry))
         return Proposal(tuple(drafts), tuple(settle))
 
-    async def _next_turn(self) -> None:
-        if self._turn is not None or self.state.root is None:
-            return
-        root = self.state.loops[self.state.root]
+    @property
+    def _may_begin(self) -> bool:
+        """Whether a waiting input becomes a turn here: not in a held or closed session, not for a visitor."""
+        held = self.state.loops[self.state.root or ""].held
+        return self.begins and not self.leaving and not held and self.state.stopped is None
+
+    async def _go_on_with_attached(self) -> None:
+        """Before anything else is looked at: a command that means this turn finds it at work."""
         turn = self.state.running
-        attached = turn is not None and self.attached == turn.turn
-        if self._leaving or not (self.begins or attached):
+        if turn is not None and self.attached == turn.turn and self.driver.host is not None:
+            await self._work(turn, self.driver.go_on)
+
+    async def _next_turn(self) -> None:
+        if self._turn is not None or self.leaving or not self.begins:
             return
+        turn = self.state.running
         if turn is None:
             queued = next(iter(self.state.queue.values()), None)
-            if queued is None or root.held:
+            if queued is None or not self._may_begin:
                 return
             turn = await self._begin(queued)
+        await self._work(turn, self.driver.run)
+
+    async def _work(
+        self, turn: OpenTurn, how: Callable[[str, tuple[Content, ...]], Coroutine[Any, Any, None]]
+    ) -> None:
         content = await self.content(turn.input_seq)
-        self.attached = None
-        work = self.driver.go_on if attached and self.driver.host is not None else self.driver.run
-        self._turn = asyncio.create_task(work(turn.turn, content), name=f"turn {turn.turn}")
+        self._turn = asyncio.create_task(how(turn.turn, content), name=f"turn {turn.turn}")
 
     async def _begin(self, queued: Queued) -> OpenTurn:
         root = self.state.loops[self.state.root or ""]
@@ -252,6 +275,7 @@ class SessionActor:
     async def _reap(self) -> None:
         if self._turn is not None and self._turn.done():
             task, self._turn = self._turn, None
+            self._idle_since = monotonic()
             task.result()
 
     def _draft(self, body: Body, entry: Entry) -> Draft:
@@ -259,66 +283,65 @@ class SessionActor:
 
     # --- leaving -----------------------------------------------------------------------------
 
-    async def _close(self) -> None:
-        """The normal way out: interrupt the turn, end the agent, SessionStopped, lease."""
-        entry = self._closing
-        assert entry is not None
+    async def _close(self, entry: Entry) -> None:
+        """The normal way out: interrupt the turn, end the agent, SessionStopped; then the task lets go."""
+        running, stop = self.state.running, Stop("closed", entry.actor)
         if self._turn is not None:
-            running = self.state.running
             if running is not None:
-                self.driver.request_stop(running.turn, Stop("closed", entry.actor))
-            return  # The turn's end wakes us; admission stays stopped meanwhile.
+                self.driver.request_stop(running.turn, stop)
+            return  # The turn's end wakes us; nothing is begun meanwhile.
         await self.driver.end_agent()
+        if running is not None:
+            await self.driver.close_turn(running.turn, Ending(stop=stop))
         stopped = self._draft(SessionStopped(reason="closed"), entry)
         await patience.decide(self.journal, lambda _: Proposal((stopped,), ((entry.request_id, 0),)))
-        await self.journal.lease.release()
-        self._stopping = True
+        self._closed = True
 
     async def finish(self) -> None:
         """Begin no more turns, let the one that is at work end, then end the agent, verified, and release the
         lease without SessionStopped. Work that comes meanwhile waits for the next owner."""
-        if self.ended.is_set():
-            return
         faults.point("actor.finish.before")
-        self._leaving = True
+        self._leaving = self._leaving or "finish"
         self._bell.set()
-        if self._task is not None:
-            await asyncio.wait([self._task])
-        await self._let_go(end_agent=True)
+        await self.ended.wait()
         faults.point("actor.finish.after")
 
     async def detach(self) -> None:
         """Leave at once: the agent goes on under its shim, the next owner attaches."""
-        if self.ended.is_set():
-            return
-        self._stopping = True
+        self._leaving = "detach"
         self._bell.set()
-        if self._task is not None and not (await asyncio.wait([self._task], timeout=LEAVE_PATIENCE))[0]:
-            self._task.cancel()  # It waits for space on a full disk; nothing that is stored is lost by that.
-            await asyncio.wait([self._task])
-        await self._let_go(end_agent=False)
+        task = self._task
+        if task is not None and not (await asyncio.wait([task], timeout=LEAVE_PATIENCE))[0]:
+            task.cancel()  # It waits for space on a full disk; nothing that is stored is lost by that.
+            await asyncio.wait([task])
 
-    async def _let_go(self, *, end_agent: bool) -> None:
-        await self._cancel_turn()
-        if self.failure is None and self._closing is None:
-            if end_agent:
+    async def _let_go(self) -> None:
+        """Stop all work, end or leave the agent, release the lease; then tell those who wait."""
+        try:
+            await self._cancel_turn()
+            if self.failure is None and self._leaving == "finish":
                 await self.driver.end_agent()
             await self.driver.detach()
-            await self.journal.lease.release()
-
-    async def _drop(self) -> None:
-        """Ownership is gone or cannot be used: stop all work at once, touch nothing that is now another's."""
-        await self._cancel_turn()
-        await self.driver.detach()
-        # A lease that cannot be given back on a full disk ends with this process.
-        with contextlib.suppress(StoreError):
-            await self.journal.lease.release()
+        finally:
+            # A lease that cannot be given back on a full disk ends with this process.
+            with contextlib.suppress(StoreError):
+                await self.journal.lease.release()
+            self._quiet.set()
+            self.ended.set()
 
     async def _cancel_turn(self) -> None:
         if self._turn is not None:
             task, self._turn = self._turn, None
             task.cancel()
             await asyncio.wait([task])
+
+
+def _readable(entry: Entry) -> InputRequest | None:
+    """None for an entry that nobody can read: it is settled, or it would end every owner."""
+    try:
+        return decode(InputRequest, entry.body)
+    except InvalidRecordError:
+        return None
 
 
 def _content(record: Record) -> tuple[Content, ...]:

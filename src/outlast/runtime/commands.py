@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outlast.errors import InvalidRecordError
 from outlast.journal import Journal, Proposal
 from outlast.records.envelope import Draft
 from outlast.records.types import (
@@ -21,7 +22,7 @@ from outlast.state.model import Closed, OpenGate, State
 from outlast.store.contract import Entry
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
-from outlast.turns.terminal import Stop
+from outlast.turns.terminal import Ending, Stop
 
 Result = Literal["done", "too_late", "refused"]
 
@@ -32,6 +33,8 @@ class Commands:
 
     journal: Journal
     driver: LoopDriver
+    at_work: bool
+    """A task is on the open turn; else nobody is, and nobody will be before these commands are done."""
     consumed: set[str] = field(default_factory=set)
     """Inputs that a command settled together with itself."""
     deferred: set[str] = field(default_factory=set)
@@ -43,30 +46,36 @@ class Commands:
 
     async def take(self, entry: Entry, entries: Sequence[Entry]) -> None:
         """Carry out one command, or leave it for a later look."""
-        match entry.kind:
-            case "cancel" | "kill":
-                await self._stop(entry, entries)
-            case "answer":
-                await self._answer(entry)
-            case "retry":
-                await self._retry(entry)
-            case "skip":
-                await self._skip(entry)
-            case _:
-                pass
+        try:
+            match entry.kind:
+                case "cancel" | "kill":
+                    await self._stop(entry, entries)
+                case "answer":
+                    await self._answer(entry)
+                case "retry":
+                    await self._retry(entry)
+                case "skip":
+                    await self._skip(entry)
+                case _:
+                    await self._settle(entry, "refused", "this outlast does not know the command")
+        except InvalidRecordError as error:
+            # It would end every owner, one after another.
+            await self._settle(entry, "refused", error.message)
 
     # --- cancel and kill ---------------------------------------------------------------------
 
     async def _stop(self, entry: Entry, entries: Sequence[Entry]) -> None:
         running = self.state.running
-        target = decode(StopRequest, entry.body).turn or (running.turn if running else None)
+        target = decode(StopRequest, entry.body).turn
         if running is not None and target == running.turn:
             await self._stop_running(entry, running.turn)
+        elif target in self.consumed:
+            return  # Another cancel took it just now; the next look finds it gone.
         elif target is not None and any(e.request_id == target and e.kind == "input" for e in entries):
             self.consumed.add(target)
             cancelled = self._draft(entry, InputCancelled(request_id=target, reason="cancelled"))
             await self._decide(lambda _: Proposal((cancelled,), ((entry.request_id, 0), (target or "", 0))))
-        elif entry.kind == "kill" and target is None:
+        elif entry.kind == "kill" and target is None and running is None:
             await self.driver.end_agent(grace=0.0)
             await self._settle(entry, "done", "no turn was running; the agent was ended")
         else:
@@ -78,28 +87,27 @@ class Commands:
             return self._settled(entry, "too_late", "it was given to the running turn")
         if target in state.queue:
             return self._proposal(entry, InputCancelled(request_id=target, reason="cancelled"))
-        return self._settled(entry, "too_late", "that turn is over" if target else "no turn is running")
+        if target is not None:
+            return self._settled(entry, "too_late", "that turn is over")
+        begun = "a turn has begun since" if state.running is not None else "no turn is running"
+        return self._settled(entry, "too_late", begun)
 
     async def _stop_running(self, entry: Entry, turn: str) -> None:
-        reason: Literal["killed", "cancelled"] = "killed" if entry.kind == "kill" else "cancelled"
+        stop = Stop("killed" if entry.kind == "kill" else "cancelled", entry.actor, entry.request_id)
         asked = self.driver.stopping(turn)
-        if asked is None:
-            self.driver.request_stop(turn, Stop(reason, entry.actor, entry.request_id))
-        elif asked.request_id == entry.request_id:
-            return
-        elif reason == "killed" and asked.reason != "killed":
-            self.driver.request_stop(turn, Stop(reason, entry.actor, entry.request_id))
-            if asked.request_id is not None:
-                settled = CommandSettled(
-                    request_id=asked.request_id,
-                    command="cancel",
-                    outcome="done",
-                    detail="a kill came after it",
-                )
-                earlier = (asked.request_id, 0)
-                await self._decide(lambda _: Proposal((self._draft(entry, settled),), (earlier,)))
-        else:
-            await self._settle(entry, "done", "the turn is being ended already")
+        if not self.at_work:
+            await self.driver.end_agent(grace=0.0)
+            await self.driver.close_turn(turn, Ending(stop=stop))
+        elif asked is None or (stop.reason == "killed" and asked.reason != "killed"):
+            # What was asked before is settled at the next look, if the turn's end does not do it.
+            self.driver.request_stop(turn, stop)
+        elif asked.request_id != entry.request_id:
+            await self._decide(lambda state: self._joined_stop(state, entry, turn))
+
+    def _joined_stop(self, state: State, entry: Entry, turn: str) -> Proposal | None:
+        """None once the turn has ended: its terminal may have settled this very entry."""
+        ended = turn not in state.open_turns
+        return None if ended else self._settled(entry, "done", "the turn is being ended already")
 
     # --- gates ---------------------------------------------------------------------------------
 
@@ -148,7 +156,7 @@ class Commands:
         await self._decide(lambda state: self._retried(state, entry, wanted))
 
     def _retried(self, state: State, entry: Entry, wanted: str | None) -> Proposal:
-        closed = _retryable(state, wanted)
+        closed = retryable(state, wanted or "")
         if closed is None:
             return self._settled(entry, "too_late", "no such turn is parked or ended without being done")
         again = TurnRetried(by=entry.actor or "a person", mode="again")
@@ -160,7 +168,7 @@ class Commands:
         await self._decide(lambda state: self._skipped(state, entry, wanted))
 
     def _skipped(self, state: State, entry: Entry, wanted: str | None) -> Proposal:
-        turn = wanted if wanted in state.parked else None if wanted else next(reversed(state.parked), None)
+        turn = wanted if wanted in state.parked else None
         root = state.root or ""
         if turn is None and (wanted is not None or not state.loops[root].held):
             return self._settled(entry, "too_late", "no such turn is parked")
@@ -203,7 +211,8 @@ def _reopens(state: State, gate: OpenGate, choice: str) -> bool:
     return _of_parked(state, gate) and choice in ("retry", "continue")
 
 
-def _retryable(state: State, wanted: str | None) -> Closed | None:
+def retryable(state: State, wanted: str | None = None) -> Closed | None:
+    """The turn that `retry` means: `wanted`, else the newest parked one, else the last if it was not done."""
     if wanted is not None:
         last = {closed.turn: closed for closed in state.last_unsuccessful.values()}
         return state.parked.get(wanted) or last.get(wanted)

@@ -7,6 +7,7 @@ the store.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +22,7 @@ from outlast.records.types import CommandSettled, Content, GateResolved, OnInter
 from outlast.restore.opening import Opening, encode_opening
 from outlast.runtime.awaiting import TERMINALS, outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
+from outlast.runtime.commands import retryable
 from outlast.runtime.outcome import Outcome
 from outlast.runtime.requests import (
     AnswerRequest,
@@ -213,12 +215,12 @@ class Session:
         return Answer("expired" if found.reason == "expired" else "gone", found.by)
 
     async def cancel(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
-        """Cancel the running turn, or `turn` (also a waiting one): it is cancelled, the queue is held."""
+        """Cancel the running turn and hold the queue; `turn` may also name an input that still waits."""
         return await self._command("cancel", StopRequest(turn=turn or await self._running()), actor)
 
     async def kill(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
         """End the agent's whole process tree, verified; a running turn ends as cancelled."""
-        return await self._command("kill", StopRequest(turn=turn), actor)
+        return await self._command("kill", StopRequest(turn=turn or await self._running()), actor)
 
     async def close(self, *, actor: str | None = None) -> Settled:
         """End the session in the normal way: turn interrupted, agent ended, SessionStopped. The next input
@@ -226,11 +228,20 @@ class Session:
         return await self._command("close", CloseRequest(), actor)
 
     async def retry(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
-        """Run a parked, failed or interrupted turn again: its input is sent once more."""
+        """Run a parked turn, or the last one if it failed or was interrupted, again: its input is sent once
+        more. Without `turn` the one that is meant is chosen now, not when an owner reads the command."""
+        if turn is None:
+            closed = retryable(await load_state(self._backing.store, self.id))
+            if closed is None:
+                await self._require()
+                return Settled("too_late", "no turn is parked, and the last one did not fail")
+            turn = closed.turn
         return await self._command("retry", TurnRequest(turn=turn), actor)
 
     async def skip(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
-        """Leave a parked turn as it is; a held queue goes on."""
+        """Leave a parked turn (the newest, without `turn`) as it is; a held queue goes on."""
+        if turn is None:
+            turn = next(reversed((await load_state(self._backing.store, self.id)).parked), None)
         return await self._command("skip", TurnRequest(turn=turn), actor)
 
     async def _running(self) -> str | None:
@@ -280,8 +291,11 @@ class Session:
         )
         begun = after
         waiting = asyncio.create_task(actor.quiet())
+        bell = contextlib.ExitStack()
+        rings = bell.enter_context(self._backing.store.changes(self.id))
         try:
             while True:
+                rings.clear()  # Before reading: what is stored meanwhile rings again.
                 done = waiting.done()
                 ended: dict[str, None] = {}  # A turn that ends and is parked in one batch has one outcome.
                 async for record in read_records(self._backing.store, self.id, after):
@@ -293,11 +307,11 @@ class Session:
                 if done:
                     waiting.result()
                     return
-                with self._backing.store.changes(self.id) as bell:
-                    rung = asyncio.create_task(bell.wait())
-                    await asyncio.wait([waiting, rung], return_when=asyncio.FIRST_COMPLETED)
-                    rung.cancel()
+                rung = asyncio.create_task(rings.wait())
+                await asyncio.wait([waiting, rung], return_when=asyncio.FIRST_COMPLETED)
+                rung.cancel()
         finally:
+            bell.close()
             waiting.cancel()
 
     async def finish(self) -> None:

@@ -74,14 +74,22 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         store, self._store = self._store, None
-        for claim in list(self._claims.values()):
-            claim.cancel()
-        if self._claims:
-            await asyncio.wait(list(self._claims.values()))
-        for actor in list(self._actors.values()):
-            await actor.detach()
-        if store is not None:
-            await store.close()
+        begun = [*self._claims.values(), *self._serving.values()]
+        for task in begun:
+            task.cancel()
+        if begun:
+            await asyncio.wait(begun)
+        try:
+            # One that cannot leave must not keep the others, or the store, from it.
+            left = await asyncio.gather(
+                *(actor.detach() for actor in self._actors.values()), return_exceptions=True
+            )
+        finally:
+            if store is not None:
+                await store.close()
+        for result in left:
+            if isinstance(result, BaseException):
+                raise result
 
     # --- sessions ------------------------------------------------------------------------------
 
@@ -122,20 +130,28 @@ class Runtime:
         return Session(self, request.session)
 
     async def _own(self, request: RestoreRequest, *, begins: bool = True) -> SessionActor:
-        """One claim per session: whoever comes while it is made joins it."""
+        """One claim per session: whoever comes while it is made joins it, and then gets what it asked for."""
         self._check_fork()
         session = request.session
-        actor = self.actor(session)
-        if actor is not None:
-            if request.resume_queue:
-                await actor.resume_queue()
-            return actor
-        claim = self._claims.get(session)
-        if claim is None:
-            claim = asyncio.create_task(self._claim(request, begins), name=f"claim {session}")
-            self._claims[session] = claim
-            claim.add_done_callback(lambda _: self._claims.pop(session, None))
-        return await asyncio.shield(claim)
+        while True:
+            actor = self.actor(session)
+            if actor is not None and actor.leaving:
+                await actor.ended.wait()
+                continue
+            if actor is not None:
+                await actor.join(begins=begins, resume_queue=request.resume_queue)
+                return actor
+            claim = self._claims.get(session)
+            if claim is None:
+                claim = asyncio.create_task(self._claim(request, begins), name=f"claim {session}")
+                self._claims[session] = claim
+                claim.add_done_callback(lambda _: self._claims.pop(session, None))
+                return await asyncio.shield(claim)
+            try:
+                await asyncio.shield(claim)
+            except RestoreError as error:
+                if error.kind != "lease" or not (request.wait or request.take_over):
+                    raise
 
     async def _claim(self, request: RestoreRequest, begins: bool) -> SessionActor:
         restored: Restored = await restore(self._surroundings(), request)
@@ -145,7 +161,6 @@ class Runtime:
         session = request.session
         restored.driver.show = lambda text: self._show(session, text)
         self._actors[session] = actor
-        self._failures.pop(session, None)
         if request.resume_queue:
             await actor.resume_queue()
         actor.start()
@@ -178,8 +193,13 @@ class Runtime:
 
     def serve(self, session: str) -> None:
         """Own the session in the background unless somebody does; `serving_failed` tells of a failure."""
-        if not self.serving(session) and self._store is not None:
-            self._serving[session] = asyncio.create_task(self._serve(session), name=f"serve {session}")
+        actor = self.actor(session)
+        waits = actor is not None and actor.leaving
+        if self._store is None or session in self._serving or (self.serving(session) and not waits):
+            return
+        # A new attempt: what failed before it is nobody's failure any more.
+        self._failures.pop(session, None)
+        self._serving[session] = asyncio.create_task(self._serve(session), name=f"serve {session}")
 
     async def _serve(self, session: str) -> None:
         try:

@@ -76,6 +76,8 @@ def _loop_changed(state: State, record: Record, body: t.LoopChanged) -> None:
     loop = loop_of(state, record)
     loop.held = body.state == "held"
     loop.held_reason = body.reason if loop.held else ""
+    if not loop.held:
+        state.stopped = None  # A person wants the work to go on.
 
 
 def _agent_session_changed(state: State, record: Record, body: t.AgentSessionChanged) -> None:

@@ -229,6 +229,7 @@ def _turn_retried(state: State, record: Record, body: t.TurnRetried) -> None:
     _refuse_second(state, record, closed.loop)
     if state.parked.pop(name, None) is None:
         del state.last_unsuccessful[closed.loop]
+    state.stopped = None
     state.open_turns[name] = OpenTurn(
         turn=closed.turn,
         index=closed.index,

@@ -114,6 +114,7 @@ class JournalWriter(Steers):
 
     def _hold_or_go_on(self) -> None:
         self.expected.held = not self.expected.held
+        self.expected.stopped = self.expected.stopped and self.expected.held
         self._write(self._of_loop(t.LoopChanged(state="held" if self.expected.held else "active")))
 
     # --- inputs ---
@@ -157,6 +158,7 @@ class JournalWriter(Steers):
         e.queue.remove(turn)
         e.running = turn
         e.outcomes[turn.request] = "running"
+        e.stopped = False
         turn.attempt, turn.reserved = None, False
         if turn.index == 0:
             e.turns += 1
