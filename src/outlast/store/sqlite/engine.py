@@ -89,8 +89,8 @@ class Engine:
         undo.callback(os.close, self._bell)
 
     def _begin_witness(self) -> None:
-        """No record was ever written without a witness: where some are, it was emptied or removed. What it knew
-        is gone, so work goes on, and the doctor tells of it."""
+        """No record was ever written without a witness: where some are, it was emptied or removed. What it
+        knew is gone, so work goes on, and the doctor tells of it."""
         try:
             self._connection.execute(
                 "UPDATE store SET witness_since = ? WHERE EXISTS (SELECT 1 FROM record)", (clock.now(),)

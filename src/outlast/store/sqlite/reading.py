@@ -149,8 +149,8 @@ class Reader:
         return tip
 
     def witness_lost(self) -> int | None:
-        """When the witness was begun anew because it had been emptied or removed, in microseconds UTC; 0 if that
-        is still to come; None where it never was."""
+        """When the witness was begun anew because it had been emptied or removed, in microseconds UTC; 0 if
+        that is still to come; None where it never was."""
         if self._witness is None or not self._witness.is_ours:
             return 0 if self._one("SELECT 1 FROM record LIMIT 1") else None
         row = self._one("SELECT witness_since FROM store")
