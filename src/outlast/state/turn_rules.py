@@ -263,6 +263,10 @@ def _gate_opened(state: State, record: Record, body: t.GateOpened) -> None:
         refuse(state, record, f"gate {body.gate} was opened before")
     loop = loop_of(state, record)
     prepared = state.prepared.pop(body.gate, None)
+    asked_again = state.open_turns.get(record.turn or "")
+    if asked_again is not None:
+        # An agent may use a name again: the answer to the question before it is none to this one.
+        asked_again.answers.pop(body.gate, None)
     state.gates[body.gate] = OpenGate(
         gate=body.gate,
         loop=loop.loop,

@@ -171,14 +171,13 @@ class Conversation:
     async def _flush(self) -> None:
         self._flushed = monotonic()
         drafts = self.merger.take()
-        gates = [draft.body for draft in drafts if isinstance(draft.body, GateOpened)]
-        if gates:
+        if any(isinstance(draft.body, GateOpened) for draft in drafts):
             # A person may take longer than an orphan is given: said before anybody sees the gate.
             await self.host.set_orphan_grace(None)
         faults.point("turn.events.before_append")
-        await patience.append(self.journal, drafts)
+        records = await patience.append_output(self.journal, drafts)
         faults.point("turn.events.after_append")
-        for gate in gates:
+        for gate in [record.body for record in records if isinstance(record.body, GateOpened)]:
             # Beside the conversation: while it is decided the agent is read and a person may be faster.
             task = asyncio.create_task(self._decide(gate), name=f"gate {gate.gate}")
             self._policies.add(task)

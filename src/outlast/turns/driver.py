@@ -115,7 +115,7 @@ class LoopDriver:
                 merger.add(located)
                 ended_by_itself = ended_by_itself or (merger.ended is not None and host.intake.exit is None)
                 if merger.size > TEXT_LIMIT:
-                    await patience.append(self.journal, merger.take())
+                    await patience.append_output(self.journal, merger.take())
         except SpoolLost as lost:
             ending, whole = Ending(interrupted=f"{ending.interrupted}, {lost}", then=ending.then), False
         if ended_by_itself and merger.ended is not None:
@@ -140,7 +140,7 @@ class LoopDriver:
                 merger.add(item)
             await asyncio.sleep(0)
         if merger.pending:
-            await patience.append(self.journal, merger.take())
+            await patience.append_output(self.journal, merger.take())
 
     # --- an agent's life -----------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class LoopDriver:
     async def _append_terminal(self, turn: str, ending: Ending, before: Sequence[Draft] = ()) -> None:
         if before:
             # Gates that opened with the agent's last words are closed by the terminal like any other.
-            await patience.append(self.journal, before)
+            await patience.append_output(self.journal, before)
         host = self.host
         folded: tuple[Draft, ...] = ()
         if host is not None and host.alive and self.agent.capabilities.many_turns:

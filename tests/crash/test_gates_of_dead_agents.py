@@ -1,0 +1,62 @@
+"""A gate that was answered, and an agent that ends without having heard it: the session goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.support.place import Place
+from tests.support.processes import until
+
+from outlast.records.types import GateResolved, TurnInterrupted
+from outlast.runtime.client import Client
+from outlast.runtime.handles import Settled
+
+QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
+
+
+def answer(place: Place) -> Settled:
+    async def give(client: Client) -> Settled:
+        session = client.session("job")
+        (gate,) = await session.gates()
+        return await session.answer(gate.id, "allow_once", by="ann")
+
+    return place.ask(give)
+
+
+def test_a_gate_is_answered_and_owner_and_agent_die_before_the_answer_is_written(place: Place) -> None:
+    prompt = "[[touch:up]][[gate:g:ok?:allow_once,reject_once]]"
+    runtime = place.start(
+        "run",
+        *("-a", "asking", "--session", "job", "--key", "one", "--approve", "all", prompt),
+        faults="turn.input.before@2=kill",
+    )
+    place.until_there("up")
+    runtime.wait()
+    for pid in place.leftovers:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not place.leftovers, "all are dead")
+    place.send("job", QUICK, key="two", agent="asking")
+
+    assert place.call("resume", "job", "--json").outcomes == ["interrupted", "done"]
+    (resolved,) = place.journal("job").bodies(GateResolved)
+    assert (resolved.reason, resolved.answer) == ("policy", "allow_once")
+    assert place.call("resume", "job", "--json").status == 0
+
+
+def test_a_gate_is_answered_while_its_agent_is_being_ended(place: Place) -> None:
+    prompt = "[[ignore-term]][[gate:g:ok?:allow_once,reject_once]][[touch:closed]][[hang]]"
+    place.send("job", prompt, key="one", agent="asking")
+    runtime = place.start("resume", "job", "--json")
+    place.until_recorded("job", "GateOpened")
+    cancel = place.start("cancel", "job")
+    place.until_there("closed")
+    assert answer(place).result == "answered"
+
+    assert cancel.wait().status == 0
+    runtime.wait()
+    place.send("job", QUICK, key="two", agent="asking")
+    assert place.call("resume", "job", "--json").outcomes == ["done"]
+    journal = place.journal("job")
+    assert [body.reason for body in journal.bodies(TurnInterrupted)] == ["cancelled"]
+    assert [body.reason for body in journal.bodies(GateResolved)] == ["answered"]
