@@ -4,7 +4,8 @@ import os
 import pty
 import signal
 
-from tests.cli.support import Shell, interrupt, is_alive, on_terminal, reader, until
+import pytest
+from tests.cli.support import Ran, Shell, interrupt, is_alive, on_terminal, reader, until
 
 WAITS = "[[say:at work]][[touch:here]][[wait:go]][[effect:{turn} {attempt}]]"
 
@@ -136,14 +137,32 @@ def test_kill_force_ends_an_owner_that_hangs(shell: Shell) -> None:
     assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled"]
 
 
-def test_an_interrupted_turn_is_not_executed_again_until_a_person_says_so(shell: Shell) -> None:
-    crash(shell)
-    (attempt,) = [
-        line for line in shell.run("tail", "s", "--json").lines if line["type"] == "TurnAttemptStarted"
-    ]
+def cut_off(shell: Shell, prompt: str = WAITS) -> None:
+    """A run of session `s` that died together with its agent, in the middle of its turn."""
+    crash(shell, prompt)
+    (attempt,) = shell.records("s", "TurnAttemptStarted")
     for entry in attempt["body"]["processes"]:
-        interrupt_pid(entry["pid"])
+        os.kill(entry["pid"], signal.SIGKILL)
     until(lambda: shell.json("plan", "s")["turns"][0]["action"] == "interrupt", "the agent's end to be seen")
+
+
+def on_interrupt(shell: Shell, policy: str) -> None:
+    shell.config.write_text(f'{shell.config.read_text()}on_interrupt = "{policy}"\n')
+
+
+def blocks(ran: Ran) -> list[list[str]]:
+    """What each turn's block holds, in order: `ids`, the types of its records, its outcome."""
+    found: list[list[str]] = []
+    for line in ran.lines:
+        if set(line) == {"session", "turn"}:
+            found.append(["ids"])
+        else:
+            found[-1].append(line.get("outcome") or line["type"])
+    return found
+
+
+def test_an_interrupted_turn_is_not_executed_again_until_a_person_says_so(shell: Shell) -> None:
+    cut_off(shell)
     (shell.folder / "go").touch()
     resumed = shell.run("resume", "--json", "s")
     assert (resumed.code, resumed.lines[-1]["outcome"]) == (1, "interrupted"), resumed
@@ -156,8 +175,47 @@ def test_an_interrupted_turn_is_not_executed_again_until_a_person_says_so(shell:
     assert shell.effects.read_text().split()[1] == "2"
 
 
-def interrupt_pid(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
+def test_resume_sees_the_question_of_a_turn_that_was_sent_again(shell: Shell) -> None:
+    """A turn that is interrupted and begun again in one step has not ended: nothing waits for its end."""
+    on_interrupt(shell, "retry")
+    cut_off(shell, f"{WAITS}[[gate:g:Which one?:left,right]]")
+    (shell.folder / "go").touch()
+    ran = shell.run("resume", "--json", "s")
+    assert (ran.code, ran.error["error"]) == (6, "waiting_for_answer"), ran
+    (block,) = blocks(ran)
+    assert block[0] == "ids"
+    assert block[-1] == "GateOpened"
+    assert block.index("TurnInterrupted") + 1 == block.index("TurnRetried")
+
+    (gate,) = shell.show("s")["gates"]
+    shell.run("answer", "s", gate["id"], "left")
+    ran = shell.run("resume", "--json", "s")
+    (block,) = blocks(ran)
+    assert (ran.code, block[-2:]) == (0, ["TurnDone", "done"])
+    # What was said before this command came is part of the turn's text.
+    assert ran.lines[-1]["text"] == "at work\ng=left"
+
+
+def test_a_turn_that_was_sent_again_has_one_outcome_and_the_text_of_its_last_attempt(shell: Shell) -> None:
+    on_interrupt(shell, "retry")
+    cut_off(shell, "[[say:attempt {attempt}]][[touch:here]][[wait:go]]")
+    (shell.folder / "go").touch()
+    shell.run("send", "s", "[[say:behind it]]")
+    ran = shell.run("resume", "--json", "s")
+    assert ran.code == 0, ran
+    assert [block[-1] for block in blocks(ran)] == ["done", "done"]
+    assert [line["text"] for line in ran.lines if "outcome" in line] == ["attempt 2", "behind it"]
+
+
+@pytest.mark.parametrize("policy", ["hold", "ask"])
+def test_a_turn_that_is_parked_when_it_was_cut_off_is_told_once_and_whole(shell: Shell, policy: str) -> None:
+    on_interrupt(shell, policy)
+    cut_off(shell)
+    ran = shell.run("resume", "--json", "s")
+    (block,) = blocks(ran)
+    assert [name for name in block if name.startswith("Turn")] == ["TurnInterrupted", "TurnParked"]
+    assert block[-1] == "parked"
+    assert ran.code == {"hold": 1, "ask": 6}[policy], ran
 
 
 def test_a_person_sees_that_resume_waits_for_the_owner(shell: Shell) -> None:

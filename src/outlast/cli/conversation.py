@@ -21,11 +21,9 @@ from outlast.records.types import (
     GateResolved,
     InputAccepted,
     TurnDone,
-    TurnFailed,
-    TurnInterrupted,
-    TurnParked,
     TurnStarted,
 )
+from outlast.runtime.awaiting import TERMINALS
 from outlast.state.messages import (
     AgentMessage,
     Message,
@@ -47,7 +45,6 @@ HELP = (
     "/cancel      cancel the running turn (Ctrl-C, too)",
     "/detach      leave; the session goes on (Ctrl-D, too)",
 )
-_ENDS = (TurnDone, TurnFailed, TurnInterrupted, TurnParked)
 
 
 class Verb(Enum):
@@ -165,7 +162,7 @@ class Conversation:
             self._ask(OpenQuestion(body.gate, body.kind, body.question, choices, body.requested_by))
         elif isinstance(body, GateResolved):
             self._questions.pop(body.gate, None)
-        elif isinstance(body, _ENDS):
+        elif isinstance(body, TERMINALS):
             self._signals.settle()
             if isinstance(body, TurnDone):
                 self._say(f"turn {short(record.turn)} done", dim=True)

@@ -16,14 +16,8 @@ from outlast.cli.present import Presenter
 from outlast.cli.signals import SignalPolicy, Wish, listening
 from outlast.cli.text import first_line
 from outlast.records.envelope import Record
-from outlast.records.types import (
-    GateOpened,
-    GateResolved,
-    TurnDone,
-    TurnFailed,
-    TurnInterrupted,
-    TurnParked,
-)
+from outlast.records.types import GateOpened, GateResolved
+from outlast.runtime.awaiting import TERMINALS
 from outlast.store.contract import CatalogQuery
 
 if TYPE_CHECKING:
@@ -31,8 +25,6 @@ if TYPE_CHECKING:
     from outlast.store.contract import Store
 
 T = TypeVar("T")
-
-TERMINALS = (TurnDone, TurnFailed, TurnInterrupted, TurnParked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +67,14 @@ class Attendance:
         self.policy = SignalPolicy()
         self._wishes: asyncio.Queue[Wish] = asyncio.Queue()
         self._cancels: set[asyncio.Task[None]] = set()
-        self._before: Callable[[Record], None] | None = None
+        self._before: Callable[[Record], Awaitable[None]] | None = None
         self._after: Callable[[Record], Awaitable[None]] | None = None
         self._past: dict[str, OpenQuestion] | None = {question.gate: question for question in watch.questions}
         """Questions of the past, until the present is reached: most of them have their answer there."""
 
-    def on_record(self, before: Callable[[Record], None], after: Callable[[Record], Awaitable[None]]) -> None:
+    def on_record(
+        self, before: Callable[[Record], Awaitable[None]], after: Callable[[Record], Awaitable[None]]
+    ) -> None:
         """Be told of every record before and after it is shown."""
         self._before, self._after = before, after
 
@@ -139,7 +133,7 @@ class Attendance:
     async def _take(self, record: Record) -> None:
         watch = self._watch
         if self._before is not None:
-            self._before(record)
+            await self._before(record)
         watch.presenter.record(record)
         self._note_gate(record)
         if isinstance(record.body, TERMINALS):
