@@ -33,9 +33,9 @@ def test_a_gate_is_answered_and_owner_and_agent_die_before_the_answer_is_written
     )
     place.until_there("up")
     runtime.wait()
-    for pid in place.leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not place.leftovers, "all are dead")
+    (agent,) = (pid for pid, line in place.leftovers.items() if "scripted.py" in line)
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: not place.leftovers, "its shim has seen its end, and ended")
     place.send("job", QUICK, key="two", agent="asking")
 
     assert place.call("resume", "job", "--json").outcomes == ["interrupted", "done"]
