@@ -158,7 +158,6 @@ class JournalWriter(Steers):
         e.queue.remove(turn)
         e.running = turn
         e.outcomes[turn.request] = "running"
-        e.stopped = False
         turn.attempt, turn.reserved = None, False
         if turn.index == 0:
             e.turns += 1
@@ -319,6 +318,7 @@ class JournalWriter(Steers):
         e = self.expected
         if e.parked.pop(turn.request, None) is None:
             e.unsuccessful = None
+        e.stopped = False
         e.running = turn
         e.outcomes[turn.request] = "running"
         turn.attempt, turn.reserved = None, False
