@@ -12,7 +12,11 @@ from pathlib import Path
 from outlast.errors import ConfigError
 
 PROJECT_FILE = "outlast.toml"
-SIZE_LIMIT = 1024 * 1024
+SIZE_LIMIT = 64 * 1024
+"""Bytes of a file."""
+DOTS = 200
+"""In one line: the parser's time grows with the square of a key's depth, or worse, and a clone's file is
+parsed unasked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,8 @@ class ConfigFile:
 
     path: Path
     data: bytes
+    problem: str | None = None
+    """Why it could not be read, or not whole."""
 
     @property
     def folder(self) -> Path:
@@ -34,11 +40,18 @@ class ConfigFile:
         """The document. Raises ConfigError with line and column."""
         import tomllib
 
+        if self.problem is not None:
+            raise ConfigError(f"{self.path} {self.problem}")
+        for number, line in enumerate(self.data.split(b"\n"), 1):
+            if line.count(b".") > DOTS:
+                raise ConfigError(f"{self.path}: line {number} has more than {DOTS} dots")
         try:
             return tomllib.loads(self.data.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise ConfigError(f"{self.path} is not UTF-8: byte {error.start} is invalid") from None
-        except tomllib.TOMLDecodeError as error:
+        except RecursionError:
+            raise ConfigError(f"{self.path} is nested too deeply") from None
+        except ValueError as error:  # also what the parser lets through, of an integer without end for one
             raise ConfigError(f"{self.path} is not valid TOML: {error}") from None
 
 
@@ -63,21 +76,32 @@ def read_user_file(environ: Mapping[str, str], home: Path | None) -> ConfigFile 
 
 
 def read_project_file(workspace: str) -> ConfigFile | None:
-    """The nearest `outlast.toml` in the workspace or above it."""
+    """The nearest `outlast.toml` in the workspace or above it. One that cannot be read says so by its
+    `problem`; in a folder above, which is not ours to read, it says nothing about this workspace."""
     folder = Path(os.path.realpath(workspace))
     for candidate in (folder, *folder.parents):
+        path = candidate / PROJECT_FILE
         try:
-            found = _read(candidate / PROJECT_FILE)
-        except ConfigError:
-            if candidate == folder:
-                raise
-            continue  # a folder above that is not ours to read says nothing about this workspace
+            found = _read_file(path)
+        except OSError as error:
+            if candidate != folder:
+                continue
+            return ConfigFile(path, b"", f"cannot be read: {error.strerror}")
         if found is not None:
             return found
     return None
 
 
 def _read(path: Path) -> ConfigFile | None:
+    """The user's own file. Raises ConfigError."""
+    try:
+        return _read_file(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _read_file(path: Path) -> ConfigFile | None:
+    """The file, as far as it is read; None where there is none. Raises OSError."""
     try:
         if not path.is_file():
             return None
@@ -85,8 +109,5 @@ def _read(path: Path) -> ConfigFile | None:
             data = file.read(SIZE_LIMIT + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > SIZE_LIMIT:
-        raise ConfigError(f"{path} is larger than {SIZE_LIMIT} bytes")
-    return ConfigFile(Path(os.path.realpath(path.parent), path.name), data)
+    problem = f"is larger than {SIZE_LIMIT} bytes" if len(data) > SIZE_LIMIT else None
+    return ConfigFile(Path(os.path.realpath(path.parent), path.name), data, problem)

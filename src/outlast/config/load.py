@@ -32,6 +32,9 @@ NEEDS_TRUST = frozenset(
 """Keys of an agent that say which program runs, what it gets to see, what it may do unasked, and what may be
 run twice or longer."""
 
+NAMED, WIDTH = 20, 300
+"""How many keys a notice names, and how many characters of what a stranger wrote it repeats."""
+
 
 @dataclass(frozen=True, slots=True)
 class Flags:
@@ -116,10 +119,7 @@ def trust_of(environ: Mapping[str, str]) -> Trust:
 def _project(file: ConfigFile | None, environ: Mapping[str, str]) -> tuple[FileSettings, Project | None]:
     if file is None:
         return FileSettings(), None
-    try:
-        state = trust_of(environ).look_up(file)
-    except UsageError:  # no home: nothing can have been trusted
-        state = TrustState.UNKNOWN
+    state = _trust_state(file, environ)
     if state is TrustState.TRUSTED:
         return decode_settings(file.parse(), str(file.path)), Project(file, state)
     try:
@@ -128,6 +128,15 @@ def _project(file: ConfigFile | None, environ: Mapping[str, str]) -> tuple[FileS
         # A clone must not break every command in its folder either.
         return FileSettings(), Project(file, state, problem=str(error))
     return _harmless(said), Project(file, state, left_out=_left_out(said), programs=_programs(said))
+
+
+def _trust_state(file: ConfigFile, environ: Mapping[str, str]) -> TrustState:
+    if file.problem is not None:  # what was not read whole is not what was trusted
+        return TrustState.UNKNOWN
+    try:
+        return trust_of(environ).look_up(file)
+    except UsageError:  # no home: nothing can have been trusted
+        return TrustState.UNKNOWN
 
 
 def _left_out(said: FileSettings) -> tuple[str, ...]:
@@ -181,9 +190,12 @@ def _notices(project: Project | None) -> tuple[str, ...]:
         TrustState.REFUSED: "is not trusted",
         TrustState.TRUSTED: "is trusted",
     }[project.trust]
-    what = (
-        f"left out {', '.join(project.left_out)}"
-        if project.left_out
-        else f"it was not used: {project.problem}"
-    )
-    return (f"{project.file.path} {why}: {what}. To let it count: outlast trust {folder}",)
+    if project.problem is not None:
+        return (f"{project.file.path} {why} and was not used: {_short(project.problem)}",)
+    more = len(project.left_out) - NAMED
+    left_out = ", ".join(map(_short, project.left_out[:NAMED])) + (f" and {more} more" if more > 0 else "")
+    return (f"{project.file.path} {why}: left out {left_out}. To let it count: outlast trust {folder}",)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= WIDTH else text[:WIDTH] + "…"

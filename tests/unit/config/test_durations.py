@@ -22,3 +22,9 @@ def test_none_means_no_limit() -> None:
 def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="90s, 10m, 1h30m or none"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["0s", "0ms", "0.0h", "9" * 400 + "s", "100000d"])
+def test_no_time_and_time_without_end_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="`none` means no limit"):
+        parse_duration(text)

@@ -300,14 +300,58 @@ def test_a_folder_is_the_same_through_a_link(place: Place, tmp_path: Path) -> No
     assert "theirs" in load_config(place.environ, str(link)).agent_settings
 
 
-@pytest.mark.parametrize("text", ["[broken\n", "unknown = 1\n", '[agents.x]\nkind = "acp"\n'])
+BROKEN = {
+    "unclosed": "[broken\n",
+    "unknown": "unknown = 1\n",
+    "unavailable": '[agents.x]\nkind = "acp"\n',
+    "nested": f"a = {'[' * 5000}{']' * 5000}\n",
+    "nested tables": f"a = {'{a=' * 5000}",
+    "deep": f"[{'.'.join('a' * 20_000)}]\n",
+    "deep key": f"{'.'.join('a' * 20_000)} = 1\n",
+    "digits": f"a = {'1' * 5000}\n",
+    "no date": "a = 0000-00-00\n",
+    "large": f"# {'x' * 70_000}\n",
+    "long name": f"{'x' * 60_000} = 1\n",
+    "no time": '[agents.mine]\nidle_timeout = "0s"\n',
+    "no end": f'[agents.mine]\nidle_timeout = "{"9" * 400}s"\n',
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 def test_a_broken_file_of_an_untrusted_folder_breaks_nothing(place: Place, text: str) -> None:
+    place.user(USER)
     place.own(text)
     config = load_config(place.environ, str(place.project))
-    assert "it was not used" in config.notices[0]
+    assert "mine" in config.agents()
+    (notice,) = config.notices
+    assert "was not used" in notice
+    assert len(notice) < 1000
     place.trust()
-    with pytest.raises(ConfigError):
+    if (file := read_project_file(str(place.project))) is not None and file.problem is None:
+        with pytest.raises(ConfigError):
+            load_config(place.environ, str(place.project))
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
+def test_the_users_own_broken_file_is_an_error_that_names_it(place: Place, text: str) -> None:
+    place.user(text)
+    with pytest.raises(ConfigError, match=r"config\.toml"):
         load_config(place.environ, str(place.project))
+
+
+def test_a_file_that_cannot_be_read_breaks_nothing(place: Place) -> None:
+    (place.project / "outlast.toml").symlink_to("/proc/self/mem")  # reading it is an error, also for root
+    config = load_config(place.environ, str(place.project))
+    assert "was not used" in config.notices[0]
+    assert "cannot be read: Input/output error" in config.notices[0]
+
+
+def test_a_notice_stays_a_line_whatever_the_file_says(place: Place) -> None:
+    place.own("".join(f'[agents.a{number}]\nkind = "command"\n' for number in range(1000)))
+    config = load_config(place.environ, str(place.project))
+    assert "agents.a0.kind" in config.notices[0]
+    assert "and 980 more" in config.notices[0]
+    assert len(config.notices[0]) < 1000
 
 
 def test_a_decision_is_readable_by_the_user_alone(place: Place) -> None:
