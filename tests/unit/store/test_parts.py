@@ -71,10 +71,14 @@ async def test_a_bell_that_cannot_be_taken_down_keeps_no_lease(
     def fail(_: Doorbell) -> None:
         raise OSError("made to fail")
 
+    def refuse(*_: object) -> Any:
+        raise StoreError("full")
+
     store = await open_store(url)
     await store.acquire("s")
     with monkeypatch.context() as broken:
         broken.setattr(Doorbell, "close", fail)
+        broken.setattr(Release, "run", refuse)  # so that its lock alone frees the session
         with pytest.raises(OSError, match="made to fail"):
             await store.close()
     again = await open_store(url)
