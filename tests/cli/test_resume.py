@@ -218,6 +218,18 @@ def test_a_turn_that_is_parked_when_it_was_cut_off_is_told_once_and_whole(shell:
     assert ran.code == {"hold": 1, "ask": 6}[policy], ran
 
 
+def test_wait_does_not_take_a_parked_turn_for_the_end_of_the_queue(shell: Shell) -> None:
+    on_interrupt(shell, "hold")
+    cut_off(shell)
+    shell.run("send", "s", "[[say:behind it]]")
+    shell.run("cancel", "s")  # comes for its own sake, begins nothing
+    (row,) = shell.sessions()
+    assert (row["status"], row["queued"]) == ("parked", 1)
+    assert shell.run("wait", "--json", "s").error["error"] == "nobody_runs_it"
+    assert shell.run("resume", "--json", "s").lines[-1]["text"] == "behind it"
+    assert shell.json("wait", "s")["text"] == "behind it"
+
+
 def test_a_person_sees_that_resume_waits_for_the_owner(shell: Shell) -> None:
     owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
     until((shell.folder / "here").exists, "the agent to be at work")

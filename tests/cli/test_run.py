@@ -127,9 +127,37 @@ def test_an_unknown_agent_is_not_found(shell: Shell) -> None:
 def test_a_label_begins_a_session_and_goes_on_with_it(shell: Shell) -> None:
     assert shell.run("run", "-a", "scripted", "--session", "chat-42", "one").code == 0
     assert shell.run("run", "--session", "chat-42", "two").code == 0
-    assert shell.run("run", "--session", "chat", "three").code == 0
     (row,) = shell.sessions()
-    assert (row["id"], row["turns"]) == ("chat-42", 3)
+    assert (row["id"], row["turns"]) == ("chat-42", 2)
+
+
+def test_a_new_label_is_not_taken_for_the_beginning_of_another(shell: Shell) -> None:
+    """Nor is the folder of another session, with its own agents, taken for that of the new one."""
+    for label in ("job-10", "job-11", "deadbeef-10"):
+        folder = shell.folder / label
+        folder.mkdir()
+        shell.run("run", "-a", "scripted", "--session", label, "--workspace", label, "one")
+    for label in ("job-10", "job-1", "job", "deadbeef"):
+        ran = shell.run("run", "--json", "-a", "scripted", "--session", label, "two")
+        assert (ran.code, ran.lines[0]["session"]) == (0, label), ran
+    assert {row["id"]: row["turns"] for row in shell.sessions()} == {
+        "job-10": 2, "job-11": 1, "deadbeef-10": 1, "job-1": 1, "job": 1, "deadbeef": 1,
+    }  # fmt: skip
+
+
+def test_the_beginning_of_a_uuid_goes_on_with_that_session(shell: Shell) -> None:
+    first = shell.run("run", "--json", "-a", "scripted", "one").lines[0]["session"]
+    assert shell.run("run", "--json", "--session", first[:13], "two").lines[0]["session"] == first
+    assert shell.run("run", "--json", "--session", first[:20], "three").lines[0]["session"] == first
+    shell.run("run", "--json", "-a", "scripted", "--session", first[:7], "four")
+    assert {row["id"]: row["turns"] for row in shell.sessions()} == {first: 3, first[:7]: 1}
+
+
+def test_a_uuids_beginning_that_fits_two_sessions_is_refused(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "01a22829-1bf3-77b3-8c13-250b9aa7b749", "one")
+    shell.run("run", "-a", "scripted", "--session", "01a22829-2bf3-77b3-8c13-250b9aa7b749", "two")
+    ran = shell.run("run", "--json", "--session", "01a22829", "three")
+    assert (ran.code, ran.error["error"]) == (2, "ambiguous_id")
 
 
 def test_a_session_keeps_its_agent(shell: Shell) -> None:

@@ -13,22 +13,25 @@ from outlast.config import Config, TrustState, load_config
 from outlast.config.load import Project, trust_of
 
 
-def settled_config(screen: Screen, workspace: str, session: str | None = None) -> Config:
+def settled_config(
+    screen: Screen, workspace: str, session: str | None = None, *, may_begin: bool = False
+) -> Config:
     """The configuration of a command that starts agents: that of the session's own folder, else that of
-    `workspace`. A person at a terminal is asked once about a file that is not trusted; the answer, also a
-    no, is kept until the file changes. Notices are told. Raises ConfigError, UsageError."""
-    config = _load(workspace, session)
+    `workspace` (`may_begin`: the session may be one that is to begin). A person at a terminal is asked once
+    about a file that is not trusted; the answer, also a no, is kept until the file changes. Notices are told.
+    Raises ConfigError, UsageError."""
+    config = _load(workspace, session, may_begin)
     project = config.project
     if project is not None and _undecided(project) and can_ask():
         _ask(project, screen)
-        config = _load(workspace, session)
+        config = _load(workspace, session, may_begin)
     tell_notices(config, screen)
     return config
 
 
-def _load(workspace: str, session: str | None) -> Config:
+def _load(workspace: str, session: str | None, may_begin: bool) -> Config:
     config = load_config(os.environ, workspace)
-    return config if session is None else session_config(config, session)
+    return config if session is None else session_config(config, session, may_begin=may_begin)
 
 
 def _undecided(project: Project) -> bool:

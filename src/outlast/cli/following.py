@@ -18,7 +18,6 @@ from outlast.cli.text import first_line
 from outlast.records.envelope import Record
 from outlast.records.types import GateOpened, GateResolved
 from outlast.runtime.awaiting import TERMINALS
-from outlast.store.contract import CatalogQuery
 
 if TYPE_CHECKING:
     from outlast.runtime.handles import Session
@@ -212,8 +211,8 @@ async def position_of(store: Store, session: Session) -> Position:
     """The end of the session's journal and the questions that are open there. The history is read only
     where there are any."""
     seq = (await store.tip(session.id)).seq
-    rows = await store.list(CatalogQuery(prefix=session.id))
-    if not any(row.entry.session == session.id and row.entry.open_gates for row in rows):
+    row = await store.listed(session.id)
+    if row is None or not row.entry.open_gates:
         return Position(seq)
     view = await session.view()
     questions = (

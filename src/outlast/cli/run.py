@@ -22,7 +22,7 @@ from outlast.cli.options import (
     workspace_option,
 )
 from outlast.cli.output import Screen
-from outlast.errors import AgentNotFoundError, SessionNotFoundError, UsageError
+from outlast.errors import AgentNotFoundError, AmbiguousIdError, SessionNotFoundError, UsageError
 from outlast.ids import derived_id
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from outlast.runtime.handles import Session, Turn
     from outlast.runtime.outcome import Outcome
     from outlast.runtime.runtime import Runtime
+    from outlast.store.contract import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class RunRequest:
 @click.command("run")
 @click.option("-a", "--agent", metavar="NAME", help="The agent; needed where more than one is here.")
 @click.option(
-    "--session", metavar="ID", callback=not_empty, help="Go on with this session; a new label starts one."
+    "--session", metavar="ID", callback=not_empty, help="Go on with this session; a new name starts one."
 )
 @click.option(
     "-c", "--continue", "continues", is_flag=True, help="Go on with the newest session of the folder."
@@ -102,7 +103,7 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
     from outlast.cli.asking_trust import settled_config
 
     screen = Screen(os.environ, as_json=as_json)
-    config = settled_config(screen, request.workspace, session)
+    config = settled_config(screen, request.workspace, session, may_begin=True)
     return asyncio.run(_run(request, config, screen))
 
 
@@ -163,12 +164,8 @@ async def leave_idle(runtime: Runtime, session: Session) -> None:
 
 
 async def _work_is_left(runtime: Runtime, session: Session) -> bool:
-    from outlast.store.contract import CatalogQuery
-
-    for row in await runtime.store.list(CatalogQuery(prefix=session.id)):
-        if row.entry.session == session.id:
-            return bool(row.pending) or (row.entry.queued > 0 and row.entry.state == "idle")
-    return False
+    row = await runtime.store.listed(session.id)
+    return row is not None and (bool(row.pending) or (row.entry.queued > 0 and row.entry.state == "idle"))
 
 
 async def _session_name(request: RunRequest, runtime: Runtime) -> str | None:
@@ -185,13 +182,26 @@ async def _session_name(request: RunRequest, runtime: Runtime) -> str | None:
             )
         return newest[0].entry.session
     if request.session is not None:
-        try:
-            return await store.find(request.session)
-        except SessionNotFoundError:
-            return request.session  # its first input creates it
+        return await _named(store, request.session)
     if request.key is not None:
         return derived_id(store.store_id, request.key)
     return None
+
+
+async def _named(store: Store, typed: str) -> str:
+    """The session that is meant by what was typed; a name that is not taken is a new one's, also where
+    another begins with it. Raises AmbiguousIdError."""
+    from outlast.cli.stored import begins_uuid, is_meant
+
+    try:
+        found = await store.find(typed)
+    except SessionNotFoundError:
+        return typed  # its first input creates it
+    except AmbiguousIdError:
+        if begins_uuid(typed):
+            raise
+        return typed
+    return found if is_meant(typed, found) else typed
 
 
 async def _agent_name(
@@ -203,7 +213,7 @@ async def _agent_name(
         if request.agent not in known:
             raise AgentNotFoundError(f"there is no agent {request.agent!r}", hint=_agents_hint(known))
         return request.agent
-    if session is not None and await _exists(runtime, session):
+    if session is not None and await runtime.store.listed(session) is not None:
         return None
     if len(known) == 1:
         return next(iter(known))
@@ -216,10 +226,3 @@ def _agents_hint(known: Mapping[str, Agent]) -> str:
     if known:
         return f"there are: {', '.join(sorted(known))}"
     return "install `outlast[codex]`, or describe an agent in the configuration (docs/configuration.md)"
-
-
-async def _exists(runtime: Runtime, session: str) -> bool:
-    try:
-        return await runtime.store.find(session) == session
-    except SessionNotFoundError:
-        return False

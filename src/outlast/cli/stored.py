@@ -23,27 +23,49 @@ def loaded_config(screen: Screen, session: str | None = None) -> Config:
     return config
 
 
-def session_config(config: Config, name: str) -> Config:
+def session_config(config: Config, name: str, *, may_begin: bool = False) -> Config:
     """The configuration that holds for the session `name`: that of its own folder, wherever the command is
-    called. The store stays the one in which it was looked for; without such a session nothing changes."""
-    workspace = _workspace_of(config, name)
+    called. The store stays the one in which it was looked for; without such a session nothing changes.
+    `may_begin`: the name may be a new session's (see `is_meant`)."""
+    workspace = _workspace_of(config, name, may_begin)
     if workspace is None or not os.path.isdir(workspace):  # noqa: PTH112 - a string is what is stored
         return config
     return replace(load_config(config.environ, workspace), store_url=config.store_url)
 
 
-def _workspace_of(config: Config, name: str) -> str | None:
+def _workspace_of(config: Config, name: str, may_begin: bool) -> str | None:
     from outlast.errors import AmbiguousIdError, SchemaError, SessionNotFoundError
-    from outlast.store.contract import CatalogQuery
-    from outlast.store.sqlite.reading import find_session
+    from outlast.store.sqlite.reading import find_session, listed_session
     from outlast.store.url import database_path
 
+    database = database_path(config.store_url, config.environ)
     try:
-        session = find_session(database_path(config.store_url, config.environ), name)
+        session = find_session(database, name)
     except (SessionNotFoundError, AmbiguousIdError, SchemaError):
         return None  # whoever needs the session says so
-    rows = list_rows(config, CatalogQuery(prefix=session))
-    return next((row.entry.workspace for row in rows if row.entry.session == session), None)
+    if may_begin and not is_meant(name, session):
+        return None
+    row = listed_session(database, session)
+    return None if row is None else row.entry.workspace
+
+
+_UUID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+_FIRST = 8
+"""Digits from which on a name may stand for the UUID that it begins."""
+
+
+def is_meant(typed: str, session: str) -> bool:
+    """Whether `typed`, which may also be a new session's name, means the existing `session`: by its whole
+    id, or as the beginning of a UUID, which nobody gives as a label."""
+    return typed == session or (begins_uuid(typed) and begins_uuid(session) and len(session) == len(_UUID))
+
+
+def begins_uuid(text: str) -> bool:
+    """Whether it is a UUID's text or at least the first eight digits of one."""
+    return _FIRST <= len(text) <= len(_UUID) and all(
+        mark == "-" if place == "-" else mark in "0123456789abcdef"
+        for mark, place in zip(text, _UUID, strict=False)
+    )
 
 
 def tell_notices(config: Config, screen: Screen) -> None:

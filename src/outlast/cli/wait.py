@@ -64,13 +64,13 @@ async def _wait(config: Config, name: str) -> Outcome | None:
 
 async def _quiet(client: Client, session: Session) -> None:
     """Until nothing is left to do, or only a person can go on. Raises WaitingForAnswerError,
-    NobodyRunsItError. It looks at the catalog only: a long history is not read at every change."""
+    NobodyRunsItError. It looks at the catalog: a long history is not read at every change."""
     unowned = 0
     with client.store.changes(session.id) as bell:
         while True:
             bell.clear()
             row = await _row(client, session.id)
-            busy = _busy(row)
+            busy = await _busy(client, row)
             if row.entry.open_gates and (row.entry.state == "waiting" or not busy):
                 await _raise_waiting(session)
             if not busy:
@@ -88,10 +88,7 @@ async def _quiet(client: Client, session: Session) -> None:
 
 
 async def _row(client: Client, session: str) -> Listed:
-    from outlast.store.contract import CatalogQuery
-
-    rows = await client.store.list(CatalogQuery(prefix=session))
-    found = next((row for row in rows if row.entry.session == session), None)
+    found = await client.store.listed(session)
     if found is None:
         raise SessionNotFoundError(f"session {session} is gone", session_id=session)
     return found
@@ -106,8 +103,13 @@ async def _raise_waiting(session: Session) -> None:
         raise waiting_error(session.id, OpenQuestion(gate.id, gate.kind, gate.question, gate.choices))
 
 
-def _busy(row: Listed) -> bool:
+async def _busy(client: Client, row: Listed) -> bool:
+    """Whether an owner has something to do. A parked turn does not keep the queue behind it, a held queue
+    waits for a person; only the journal tells them apart, and it is read only where that matters."""
     entry = row.entry
-    if entry.state == "parked":
-        return False
+    if entry.state == "parked" and entry.queued and not row.pending:
+        from outlast.journal import load_state
+
+        state = await load_state(client.store, entry.session)
+        return bool(state.queue) and not any(loop.held for loop in state.loops.values())
     return entry.state in ("running", "waiting") or bool(entry.queued) or bool(row.pending)

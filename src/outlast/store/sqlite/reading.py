@@ -283,6 +283,12 @@ def list_sessions(database: str | os.PathLike[str], query: CatalogQuery = EVERYT
         return [] if reader is None else reader.list(query)
 
 
+def listed_session(database: str | os.PathLike[str], name: str) -> Listed | None:
+    """What `Store.listed` answers, for the database file `database`."""
+    with _opened(database) as reader:
+        return None if reader is None else reader.listed(name)
+
+
 def find_session(database: str | os.PathLike[str], name_or_prefix: str) -> str:
     """What `Store.find` answers, for the database file `database`."""
     _refuse_empty(name_or_prefix)
