@@ -64,10 +64,11 @@ async def _more(backing: Backing, session: str, after: int) -> None:
         if (await store.tip(session)).seq > after:
             return
         raise_if_unserved(backing, session)
-        row = await store.listed(session)
-        # A closed session stays closed until somebody gives it an input: waiting for one is none.
-        if row is None or row.entry.state != "stopped" or row.pending:
-            backing.serve(session)
+        if not backing.serving(session):
+            row = await store.listed(session)
+            # A closed session stays closed until somebody gives it an input: waiting for one is none.
+            if row is None or row.entry.state != "stopped" or row.pending:
+                backing.serve(session)
         await _rung(bell)
 
 

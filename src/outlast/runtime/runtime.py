@@ -221,6 +221,7 @@ class Runtime:
 
     def serving_failed(self, session: str) -> BaseException | None:
         """Why this process could not own the session; told once."""
+        self.actor(session)  # One that has just failed says so here.
         return self._failures.pop(session, None)
 
     def opening(self, agent: str | None, workspace: str | None) -> tuple[str, str]:

@@ -1,0 +1,244 @@
+"""Owning a session in one process: leaving in every way, commands that meet turns at every moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import outlast
+from outlast.agents import Command
+from outlast.agents.contract import LaunchContext, LaunchSpec
+from outlast.errors import RestoreError
+from outlast.journal import load_state, read_records
+from outlast.records.types import CommandSettled, InputCancelled, RestoreDone, SessionStopped, TurnInterrupted
+from outlast.runtime.requests import StopRequest, encode
+from outlast.store.contract import Admission
+from outlast.store.url import sqlite_url
+from outlast.testing.agents import SCRIPTED, command
+
+PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class Home:
+    """A store, a workspace and the scripted agent in a folder of their own."""
+
+    path: Path
+
+    @property
+    def url(self) -> str:
+        return sqlite_url(self.path / "x.db")
+
+    @property
+    def effects(self) -> list[str]:
+        file = self.path / "effects"
+        return file.read_text().splitlines() if file.exists() else []
+
+    @asynccontextmanager
+    async def runtime(self, **agent: object) -> AsyncIterator[outlast.Runtime]:
+        scripted = Command(
+            command(SCRIPTED, "--effects", str(self.path / "effects")),
+            **agent,  # type: ignore[arg-type]
+        )
+        async with outlast.Runtime(self.url, agents={"a": scripted}) as runtime, asyncio.timeout(PATIENCE):
+            yield runtime
+
+    def session(self, runtime: outlast.Runtime) -> outlast.Session:
+        return runtime.session("s", workspace=self.path)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+async def bodies(runtime: outlast.Runtime) -> list[object]:
+    return [record.body async for record in read_records(runtime.store, "s")]
+
+
+async def until(runtime: outlast.Runtime, true: Callable[[], bool]) -> None:
+    """Until `true` holds after some change of the session."""
+    with runtime.store.changes("s") as bell:
+        while not true():
+            bell.clear()
+            async with asyncio.timeout(PATIENCE):
+                await bell.wait()
+
+
+async def at_work(home: Home, session: outlast.Session, runtime: outlast.Runtime) -> outlast.Turn:
+    """A turn that has said so and waits for the file `go`."""
+    turn = await session.send("[[effect:{attempt}]][[say:at work]][[wait:go]]", key="first")
+    async for item in session.follow():
+        if getattr(item, "type", "") == "AgentEventRecorded":
+            return turn
+    raise AssertionError
+
+
+async def test_close_that_waits_for_the_next_owner_ends_the_turn_it_finds(home: Home) -> None:
+    """An attached turn is interrupted as closed, before SessionStopped, and is never run again."""
+    async with home.runtime(on_interrupt="retry") as runtime:
+        await at_work(home, home.session(runtime), runtime)
+    async with outlast.connect(home.url) as client:
+        assert (await client.session("s").close()).result == "queued"
+    async with home.runtime(on_interrupt="retry") as runtime:
+        await runtime.own("s")
+        actor = runtime.actor("s")
+        assert actor is not None
+        await actor.ended.wait()
+        state = await load_state(runtime.store, "s")
+        assert state.stopped == "closed"
+        assert state.open_turns == {}
+        ends = [b for b in await bodies(runtime) if isinstance(b, TurnInterrupted | SessionStopped)]
+        assert [type(end) for end in ends] == [TurnInterrupted, SessionStopped]
+    async with home.runtime(on_interrupt="retry") as runtime:
+        await runtime.own("s")
+        assert home.effects == ["1"]
+
+
+async def test_leaving_while_a_close_is_under_way_leaves_nothing_owned(home: Home) -> None:
+    async with home.runtime() as runtime:
+        session = home.session(runtime)
+        await at_work(home, session, runtime)
+        closing = asyncio.create_task(session.close())
+        await until(runtime, lambda: runtime.actor("s") is None or runtime.actor("s").leaving)  # type: ignore[union-attr]
+        actor = runtime.actor("s")
+        if actor is not None:
+            await actor.detach()
+        assert await runtime.store.holder("s") is None
+        await runtime.restore("s")
+        closing.cancel()
+
+
+async def test_a_closed_session_stays_closed_though_somebody_waits(home: Home) -> None:
+    """Waiting for a queued turn is no input: the queue of a closed session is not run."""
+    async with home.runtime() as runtime:
+        session = home.session(runtime)
+        await at_work(home, session, runtime)
+        queued = await session.send("[[effect:queued]]", key="second")
+        waiting = asyncio.create_task(queued.result())
+        assert (await session.close()).result == "done"
+        await asyncio.wait([waiting], timeout=2.5)  # longer than a waiter takes to look again
+        assert home.effects == ["1"]
+        assert await runtime.store.holder("s") is None
+        third = await session.send("[[effect:third]]")
+        await third.result()
+        assert (await waiting).outcome == "done"
+        assert home.effects == ["1", "queued", "third"]
+
+
+async def test_retry_means_the_turn_that_was_meant_when_it_was_said(home: Home) -> None:
+    """A turn that failed later is not run again in its place."""
+    async with home.runtime() as runtime:
+        session = home.session(runtime)
+        await (await session.send("[[effect:a]][[error:unknown:no]]")).result()
+        second = await session.send("[[effect:b]][[say:on]][[wait:go]][[error:unknown:no]]")
+        async for item in session.follow():
+            if getattr(item, "turn", None) == second.id and getattr(item, "type", "") == "AgentEventRecorded":
+                break
+        retrying = asyncio.create_task(session.retry())
+        (home.path / "go").touch()
+        await second.result()
+        assert (await retrying).result == "too_late"
+        assert home.effects == ["a", "b"]
+
+
+async def test_a_cancel_ends_a_turn_that_nobody_works_on(home: Home) -> None:
+    """Interrupted by a crash and opened again for a retry, then cancelled by a visitor: closed at once."""
+    async with home.runtime(on_interrupt="retry") as runtime:
+        session = home.session(runtime)
+        await at_work(home, session, runtime)
+        host = runtime.actor("s").driver.host  # type: ignore[union-attr]
+        assert host is not None
+        await runtime.actor("s").detach()  # type: ignore[union-attr]
+        await _end_agent(home, runtime)
+        assert await runtime.visit("s") is not None
+        assert (await session.cancel()).result == "done"
+        state = await load_state(runtime.store, "s")
+        assert state.open_turns == {}
+        assert home.effects == ["1"]
+
+
+async def _end_agent(home: Home, runtime: outlast.Runtime) -> None:
+    """The agent dies unowned, as by kill -9."""
+    import os
+    import signal
+
+    from outlast.keep import probe
+    from outlast.restore.probe import generation_of
+
+    state = await load_state(runtime.store, "s")
+    generation = generation_of(state.loops[state.root or ""])
+    assert generation is not None
+    facts = probe(generation.folder).latest
+    assert facts is not None
+    os.kill(facts.agent_pid, signal.SIGKILL)
+    while (found := probe(generation.folder).latest) is not None and found.exit is None:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def test_two_cancels_of_one_waiting_input(home: Home) -> None:
+    async with outlast.connect(home.url) as client:
+        session = client.session("s", workspace=home.path)
+        await session.send("[[effect:never]]", agent="a", key="k1")
+        for request in ("c1", "c2"):
+            await client.store.admit(
+                Admission("s", request, "cancel", encode(StopRequest(turn="k1")), actor="t")
+            )
+    async with home.runtime() as runtime:
+        later = await home.session(runtime).send("[[effect:later]]")
+        assert (await later.result()).outcome == "done"
+        settled = [b for b in await bodies(runtime) if isinstance(b, InputCancelled | CommandSettled)]
+        assert [type(body) for body in settled] == [InputCancelled, CommandSettled]
+        assert home.effects == ["later"]
+
+
+async def test_who_joins_a_restore_gets_what_it_asked_for(home: Home) -> None:
+    """Beside a restore that does not wait for the owner, one that does is not refused with it."""
+    async with home.runtime() as owner, home.runtime() as other:
+        await at_work(home, home.session(owner), owner)
+        impatient = asyncio.create_task(other.restore("s"))
+        patient = asyncio.create_task(other.restore("s", wait=PATIENCE))
+        with pytest.raises(RestoreError):
+            await impatient
+        await owner.actor("s").detach()  # type: ignore[union-attr]
+        assert (await patient).id == "s"
+
+
+async def test_a_failure_that_is_over_is_nobodys(home: Home) -> None:
+    async with home.runtime() as runtime:
+        await (await home.session(runtime).send("hello")).result()
+    async with outlast.Runtime(home.url, agents={"b": Command(command(SCRIPTED))}) as runtime:
+        await runtime.session("s").send("nobody can run this here")
+        while not runtime.serving_failed("s"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    async with home.runtime() as runtime:
+        turn = await home.session(runtime).send("hello again")
+        assert (await turn.result()).outcome == "done"
+
+
+@dataclass(frozen=True)
+class Faulty(Command):
+    """An adapter with a bug."""
+
+    def launch(self, context: LaunchContext) -> LaunchSpec:
+        raise ValueError("a bug")
+
+
+async def test_a_bug_in_an_adapter_costs_a_turn_and_owns_nothing_for_ever(home: Home) -> None:
+    agents = {"a": Faulty(command(SCRIPTED))}
+    async with outlast.Runtime(home.url, agents=agents) as runtime, asyncio.timeout(PATIENCE):
+        turn = await home.session(runtime).send("hello")
+        try:
+            outcome = await turn.result()
+        except ValueError:
+            assert await runtime.store.holder("s") is None
+        else:
+            assert outcome.outcome == "failed"
+    async with home.runtime() as runtime:
+        await runtime.restore("s")
+        assert any(isinstance(body, RestoreDone) for body in await bodies(runtime))
