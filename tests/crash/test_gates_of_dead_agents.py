@@ -10,13 +10,13 @@ from tests.support.processes import until
 
 from outlast.records.types import GateResolved, TurnInterrupted
 from outlast.runtime.client import Client
-from outlast.runtime.handles import Settled
+from outlast.runtime.handles import Answer
 
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 
 
-def answer(place: Place) -> Settled:
-    async def give(client: Client) -> Settled:
+def answer(place: Place) -> Answer:
+    async def give(client: Client) -> Answer:
         session = client.session("job")
         (gate,) = await session.gates()
         return await session.answer(gate.id, "allow_once", by="ann")

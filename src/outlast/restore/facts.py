@@ -48,7 +48,6 @@ class Facts:
     """By loop."""
     inbox: int = 0
     """Unsettled inbox entries."""
-    same_boot: bool = True
 
     def lines(self) -> list[str]:
         """One plain sentence per fact."""

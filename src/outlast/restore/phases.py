@@ -161,7 +161,7 @@ async def _probe(now: Restoring) -> None:
 
 async def _facts(now: Restoring) -> Facts:
     inbox = len(await now.around.store.pending(now.request.session))
-    return probe_facts(now.state, inbox, _there(now.hosting), now.around.resolve)
+    return await probe_facts(now.state, inbox, _there(now.hosting), now.around.resolve)
 
 
 async def _plan(now: Restoring) -> None:
@@ -371,7 +371,7 @@ async def look(around: Surroundings, session: str) -> RestorePlan:
     if state.seq == 0 and not pending:
         raise SessionNotFoundError(f"there is no session {session}", session_id=session)
     claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
-    facts = probe_facts(state, len(pending), hosting_for(around, state, claim), around.resolve)
+    facts = await probe_facts(state, len(pending), hosting_for(around, state, claim), around.resolve)
     return plan(state, facts)
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,16 +14,7 @@ from outlast.records.types import PlannedTurn
 from outlast.restore.facts import AgentFacts, Facts, describe
 from outlast.state.lookup import steered_into
 from outlast.state.model import OpenGate, OpenTurn, State
-from outlast.turns.budget import spent
-
-Then = Literal["none", "retry", "continue", "hold", "ask", "quarantine"]
-_THEN: Mapping[str, Then] = {
-    "skip": "none",
-    "retry": "retry",
-    "continue": "continue",
-    "hold": "hold",
-    "ask": "ask",
-}
+from outlast.turns.cut import Then, what_then, with_open_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +140,8 @@ def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
     if agent.landing in ("none", "never_written") and (agent.found or turn.reserved is None):
         unreserved = ", no input was reserved" if agent.landing == "none" else ""
         return _planned(turn, "return", describe(agent) + unreserved)
-    then: Then = "quarantine" if spent(turn) else _THEN[turn.on_interrupt or agent.on_interrupt]
-    if not agent.gone and then in ("retry", "continue"):
-        then = "hold"  # A second agent beside a first that may live is never started by itself.
-    return _planned(turn, "interrupt", _cut(turn, agent), then)
+    then = what_then(turn, agent.on_interrupt, gone=agent.gone)
+    return _planned(turn, "interrupt", with_open_calls(describe(agent), turn), then)
 
 
 def _with_steers(state: State, planned: PlannedTurn) -> PlannedTurn:
@@ -162,11 +150,6 @@ def _with_steers(state: State, planned: PlannedTurn) -> PlannedTurn:
     if not names or planned.action == "attach":
         return planned
     return msgspec.structs.replace(planned, evidence=f"{planned.evidence}, it was to be joined by {names}")
-
-
-def _cut(turn: OpenTurn, agent: AgentFacts) -> str:
-    calls = ", ".join(sorted(set(turn.open_calls.values())))
-    return describe(agent) + (f", calls without outcome: {calls}" if calls else "")
 
 
 def _planned(

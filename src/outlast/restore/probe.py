@@ -32,7 +32,8 @@ from outlast.records.types import TurnAttemptStarted
 from outlast.restore.facts import AgentFacts, Facts, Landing
 from outlast.state.model import Loop, OpenTurn, State
 from outlast.turns import launch
-from outlast.turns.host import AgentHost, Hosting, SpoolLost, exit_info
+from outlast.turns.host import AgentHost, Hosting, SpoolLost
+from outlast.turns.seen import exit_info
 
 Resolve = Callable[[str], Agent]
 
@@ -46,9 +47,9 @@ _LANDING: Mapping[KeepLanding, Landing] = {
 }
 
 
-def probe_facts(state: State, inbox: int, hosting: Hosting, resolve: Resolve) -> Facts:
+async def probe_facts(state: State, inbox: int, hosting: Hosting, resolve: Resolve) -> Facts:
     """Look at every loop's agent."""
-    agents = {loop.loop: _probe_loop(state, loop, hosting, resolve) for loop in state.loops.values()}
+    agents = {loop.loop: await _probe_loop(state, loop, hosting, resolve) for loop in state.loops.values()}
     return Facts(agents=agents, inbox=inbox)
 
 
@@ -69,7 +70,7 @@ def generation_of(loop: Loop) -> Generation | None:
     return Generation(folder, int(number))
 
 
-def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resolve) -> AgentFacts:
+async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resolve) -> AgentFacts:
     agent = known_agent(loop.agent, resolve)
     turn = next((t for t in state.open_turns.values() if t.loop == loop.loop), None)
     base = AgentFacts(
@@ -84,13 +85,13 @@ def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resolve) ->
     here = loop.attempt is not None and loop.attempt.machine == hosting.machine
     if not here or not generation.path.is_dir():
         return _unseen(base, loop.attempt, generation.name, here=here)
-    seen = look_at(generation)
+    seen = await asyncio.to_thread(look_at, generation)
     alive = seen.shim_alive and seen.exit is None
-    verdict = None if alive else tree_dead(generation)
+    verdict = None if alive else await asyncio.to_thread(tree_dead, generation)
     ended = exit_info(seen.exit) if seen.exit is not None else None
     terminal, readable, note = None, agent is not None, seen.fault
     if agent is not None and turn is not None and not alive:
-        terminal, lost = _spool_terminal(hosting, agent, loop, generation, turn)
+        terminal, lost = await _spool_terminal(hosting, agent, loop, generation, turn)
         note = note or lost
     return AgentFacts(
         loop=loop.loop,
@@ -133,18 +134,22 @@ def _landing(turn: OpenTurn | None, seen: GenerationFacts) -> Landing:
     return _LANDING[landing(seen, turn.reserved.seq, bytes.fromhex(turn.reserved.digest))]
 
 
-def _spool_terminal(
+async def _spool_terminal(
     hosting: Hosting, agent: Agent, loop: Loop, generation: Generation, turn: OpenTurn
 ) -> tuple[str | None, str]:
     """The agent's own end of the turn as the spool holds it, and what could not be read."""
     host = AgentHost.dead(hosting, agent, loop, generation, turn.reserved)
     try:
-        for located in host.read_all():
-            event = located.event
-            if isinstance(event, TurnEnded) and event.turn == turn.turn and host.intake.exit is None:
-                if event.cancelled:
-                    return "cancelled", ""
-                return ("done" if event.failure is None else "failed"), ""
+        more = True
+        while more:
+            bite, more = host.read()
+            for located in bite:
+                event = located.event
+                if isinstance(event, TurnEnded) and event.turn == turn.turn and not located.by_exit:
+                    if event.cancelled:
+                        return "cancelled", ""
+                    return ("done" if event.failure is None else "failed"), ""
+            await asyncio.sleep(0)
     except SpoolLost as lost:
         return None, str(lost)
     return None, ""

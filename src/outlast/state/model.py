@@ -74,7 +74,9 @@ class OpenTurn:
     mode: str = "first"
     """first, again or continue."""
     open_calls: dict[str, str] = field(default_factory=dict)
-    """Call id -> name of calls that started and have no outcome."""
+    """Call id -> name of calls that started and have no outcome, up to a limit."""
+    more_calls: int = 0
+    """Those past the limit."""
     answers: dict[str, Answered] = field(default_factory=dict)
     """Gates of this turn that were resolved with an answer: a later owner delivers what the agent has not
     been told yet."""

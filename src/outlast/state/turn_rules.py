@@ -10,6 +10,9 @@ from outlast.state.lookup import Rules, loop_of, open_turn, refuse, steered_into
 from outlast.state.model import Answered, Closed, OpenGate, OpenTurn, Queued, State
 from outlast.state.title import one_line
 
+OPEN_CALLS = 1_000
+"""Calls of a turn that are known by name; the others are counted."""
+
 # --- input -------------------------------------------------------------------------------------
 
 
@@ -154,9 +157,13 @@ def _call_observed(state: State, record: Record, body: t.CallObserved) -> None:
     if turn is None:
         return
     if body.status == "started":
-        turn.open_calls[body.call] = body.name
+        if body.call in turn.open_calls or len(turn.open_calls) < OPEN_CALLS:
+            turn.open_calls[body.call] = body.name
+        else:
+            turn.more_calls += 1
         return
-    turn.open_calls.pop(body.call, None)
+    if turn.open_calls.pop(body.call, None) is None and turn.more_calls:
+        turn.more_calls -= 1
     if body.status == "completed":
         turn.since_progress = 0
 

@@ -10,16 +10,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from outlast import faults
-from outlast.agents.contract import Agent, CloseStdin, Delta, Failure, GateAnswer, InputLine, Prompt, Wanted
+from outlast.agents.contract import Agent, CloseStdin, Failure, GateAnswer, InputLine, Prompt, Wanted
 from outlast.clock import monotonic
 from outlast.journal import Journal, Proposal
+from outlast.keep import Verified
 from outlast.records.envelope import Draft
 from outlast.records.types import Content, GateOpened, GateResolved, InputReserved, InputReturned
 from outlast.state.model import OpenTurn, State
 from outlast.turns import patience
+from outlast.turns.cut import what_then, with_open_calls
 from outlast.turns.deadlines import Deadlines, Limits
-from outlast.turns.host import AgentHost, input_digest
-from outlast.turns.merge import TEXT_LIMIT, Merger
+from outlast.turns.host import AgentHost, SpoolLost, input_digest
+from outlast.turns.merge import Merger
+from outlast.turns.reading import read_on, take_in
 from outlast.turns.steering import Steering, reservation
 from outlast.turns.terminal import Ending, Stop
 
@@ -73,6 +76,8 @@ class Conversation:
         LeaseLostError."""
         try:
             return await self._run()
+        except SpoolLost as lost:
+            return await self._cut_off(lost)
         finally:
             for task in self._policies:
                 task.cancel()
@@ -80,7 +85,7 @@ class Conversation:
     async def _run(self) -> Ending:
         folded_at = self.host.intake.started_at_frame
         while True:
-            more = self._take_in()
+            more = take_in(self.host, self.merger, self.show)
             if not self.host.alive and self.host.intake.exit is None and not more:
                 await self._see_end()
             if self._over(more):
@@ -101,24 +106,31 @@ class Conversation:
 
     # --- what the agent said -----------------------------------------------------------------------
 
-    def _take_in(self) -> bool:
-        """Fold what the spool holds; True if more is there than one bite."""
-        located, more = self.host.read()
-        for item in located:
-            if isinstance(item.event, Delta):
-                self.show(item.event.text)
-            else:
-                self.merger.add(item)
-        return more
-
     async def _see_end(self) -> None:
         """The connection to the shim has ended: another owner has it, or it died and its guard cleans up."""
         if self.host.taken:
             self.journal.lease.lose("agent_taken")
         self.journal.raise_if_lost()
         await self.host.see_end()
-        while self._take_in():  # noqa: ASYNC110 - it lets others run; nothing is waited for
-            await asyncio.sleep(0)
+        await read_on(self.host, self.merger, self._flush, self.show)
+
+    async def _cut_off(self, lost: SpoolLost) -> Ending:
+        """What the agent says can't be read on: it is ended, and nobody can tell what became of the turn
+        unless it had said so before."""
+        if self.host.taken:
+            self.journal.lease.lose("agent_taken")
+        self.journal.raise_if_lost()
+        tree = await self.host.end_verified()
+        await patience.append_output(self.journal, self.merger.take())
+        if self.merger.ended is not None:
+            return Ending(ended=self.merger.ended, stop=self.stop())
+        gone = isinstance(tree, Verified)
+        left = "its agent was ended, verified" if gone else f"its agent may live on: {tree.evidence}"
+        return Ending(
+            interrupted=with_open_calls(f"{lost}, {left}", self._open),
+            stop=self.stop(),
+            then=what_then(self._open, self.agent.on_interrupt, gone=gone),
+        )
 
     def _over(self, more: bool) -> bool:
         """Whether the turn can be closed: its agent is gone and all that it left is read, or it serves many
@@ -166,7 +178,7 @@ class Conversation:
 
     def _flush_is_due(self) -> bool:
         waited = monotonic() - self._flushed
-        return self.merger.urgent or self.merger.size > TEXT_LIMIT or waited >= FLUSH_INTERVAL
+        return self.merger.urgent or self.merger.full or waited >= FLUSH_INTERVAL
 
     async def _flush(self) -> None:
         self._flushed = monotonic()
@@ -236,7 +248,7 @@ class Conversation:
         fold = self.host.intake.fold
         if not self.host.alive or not self._stdin_open or fold.last_input < self.host.accepted_input:
             return False
-        item = fold.next(await self._wanted())
+        item = self.host.next(await self._wanted())
         if item is None:
             return False
         if self.merger.pending:  # Nothing is said to the agent before what it said is durable.

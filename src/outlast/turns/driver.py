@@ -28,7 +28,8 @@ from outlast.turns import launch, patience
 from outlast.turns.conversation import KILL_GRACE, Conversation, GatePolicy
 from outlast.turns.host import AgentHost, Hosting, SpoolLost
 from outlast.turns.launch import LaunchFailure
-from outlast.turns.merge import TEXT_LIMIT, Merger, Place
+from outlast.turns.merge import Merger, Place
+from outlast.turns.reading import read_on
 from outlast.turns.steering import Steering
 from outlast.turns.terminal import Ending, Stop, close
 
@@ -108,17 +109,16 @@ class LoopDriver:
     async def settle(self, turn: str, host: AgentHost, ending: Ending) -> None:
         """Read what a dead agent left in its spool, then close the turn: by the agent's own end if it is
         there, else by `ending`."""
-        merger = self._merger(turn)
-        ended_by_itself, whole = False, True
+        merger, whole = self._merger(turn), True
+
+        async def flush() -> None:
+            await patience.append_output(self.journal, merger.take())
+
         try:
-            for located in host.read_all():
-                merger.add(located)
-                ended_by_itself = ended_by_itself or (merger.ended is not None and host.intake.exit is None)
-                if merger.size > TEXT_LIMIT:
-                    await patience.append_output(self.journal, merger.take())
+            await read_on(host, merger, flush)
         except SpoolLost as lost:
             ending, whole = Ending(interrupted=f"{ending.interrupted}, {lost}", then=ending.then), False
-        if ended_by_itself and merger.ended is not None:
+        if merger.ended is not None and not merger.ended_by_exit:
             ending = Ending(ended=merger.ended)
         # A lost rest may have held an input that was given to it.
         ending = replace(ending, unlanded=host.unlanded if whole else None)
@@ -130,17 +130,20 @@ class LoopDriver:
         await self._append_terminal(turn, ending)
 
     async def adopt(self, host: AgentHost) -> None:
-        """Go on with a living agent of an earlier owner that is between turns."""
+        """Go on with a living agent of an earlier owner that is between turns. One whose spool can't be read
+        is ended."""
         self.host = host
         merger = Merger(Place(self.loop, None, self.agent.kind), self.journal.state.loops[self.loop])
-        more = True
-        while more:
-            located, more = host.read()
-            for item in located:
-                merger.add(item)
-            await asyncio.sleep(0)
-        if merger.pending:
+
+        async def flush() -> None:
             await patience.append_output(self.journal, merger.take())
+
+        try:
+            await read_on(host, merger, flush)
+        except SpoolLost:
+            await self.end_agent(0.0)
+        if merger.pending:
+            await flush()
 
     # --- an agent's life -----------------------------------------------------------------------
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from outlast.agents.contract import (
     Agent,
     CloseStdin,
-    ExitInfo,
     Failure,
     FoldContext,
     InputLine,
     LaunchContext,
+    Wanted,
 )
 from outlast.clock import boottime
-from outlast.errors import AgentError
+from outlast.errors import AgentError, InvalidRecordError
 from outlast.ids import derived_id
 from outlast.keep import (
     AgentFolder,
+    Alive,
     Claim,
-    ExitRecord,
     Generation,
     InputRefusedError,
     LaunchFailedError,
@@ -36,34 +36,29 @@ from outlast.keep import (
     SpoolFrame,
     SpoolGapError,
     SpoolReader,
+    Unknown,
     Verified,
+    kill_marked,
     probe,
     tree_dead,
 )
-from outlast.keep.reader import Exit, KillBegun, OutputChunk, StdinClosed
-from outlast.keep.reader import InputLine as InputFrame
 from outlast.records.types import InputReserved, Process
 from outlast.state.model import Loop
 from outlast.turns import launch
-from outlast.turns.intake import (
-    ExitSeen,
-    InputSeen,
-    Intake,
-    KillSeen,
-    Located,
-    OutputSeen,
-    Seen,
-    StdinClosedSeen,
-)
+from outlast.turns.intake import Intake, Located
+from outlast.turns.report import report
+from outlast.turns.seen import seen_in
 
 BITE = 1 << 20
 """Bytes of spool that are folded before others get their turn."""
+EVENTS = 500
+"""Events after which they get it too; a frame's are not parted."""
 INPUT_RETRY = 0.2
 """Seconds after which an input that a full disk or a busy pipe refused is tried again."""
 
 
 class SpoolLost(Exception):  # noqa: N818 - becomes evidence
-    """The rest of a spool cannot be read; what came before it has been."""
+    """What an agent said cannot be read, or understood, from here on; what came before it has been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +98,7 @@ class AgentHost:
         self._client: ShimClient | None = None
         self._last_frame_at = boottime()
         self._grace: float | None = -1.0
+        self._lost: SpoolLost | None = None
 
     # --- making one ----------------------------------------------------------------------------
 
@@ -210,29 +206,54 @@ class AgentHost:
     # --- reading -------------------------------------------------------------------------------
 
     def read(self) -> tuple[list[Located], bool]:
-        """New events, one bite of them, and whether more is there."""
+        """New events, one bite of them, and whether more may be there. Raises SpoolLost, now and ever after,
+        once all that came before the damage has been given."""
         located: list[Located] = []
+        if self._lost is None:
+            try:
+                if not self._read_bite(located):
+                    return located, False
+            except (SpoolGapError, SpoolCorruptError) as damage:
+                self._lost = SpoolLost(damage.message)
+            except FileNotFoundError:
+                self._lost = SpoolLost("its spool is not there any more")
+            except SpoolLost as lost:
+                self._lost = lost
+        if located or self._lost is None:
+            return located, True
+        raise self._lost
+
+    def _read_bite(self, located: list[Located]) -> bool:
         limit = self._reader.position + BITE
         for frame in self._reader.frames():
-            located.extend(self._fold(frame))
-            if frame.end >= limit:
-                return located, True
-        return located, False
+            self._fold(frame, located)
+            if frame.end >= limit or len(located) >= EVENTS:
+                return True
+        return False
 
-    def read_all(self) -> Iterator[Located]:
-        """Everything that is left of a dead agent's spool. Raises SpoolLost."""
-        try:
-            for frame in self._reader.frames():
-                yield from self._fold(frame)
-        except (SpoolGapError, SpoolCorruptError) as damage:
-            raise SpoolLost(damage.message) from damage
-
-    def _fold(self, frame: SpoolFrame) -> Iterator[Located]:
+    def _fold(self, frame: SpoolFrame, located: list[Located]) -> None:
         begin, self._resume = self._resume, frame.resume
         self._last_frame_at = max(self._last_frame_at, frame.time)
-        seen = _seen(frame)
-        if seen is not None:
-            yield from self.intake.feed(seen, begin, frame.resume)
+        seen = seen_in(frame)
+        if seen is None:
+            return
+        try:
+            for item in self.intake.feed(seen, begin, frame.resume):
+                located.append(item)  # noqa: PERF402 - what comes before a fault is kept
+        except Exception as error:
+            raise self._at_fault("could not read what the agent said", error) from error
+
+    def next(self, wanted: Wanted) -> InputLine | CloseStdin | None:
+        """The next line that the adapter asks for. Raises SpoolLost."""
+        try:
+            return self.intake.fold.next(wanted)
+        except Exception as error:
+            raise self._at_fault("could not say what to write next", error) from error
+
+    def _at_fault(self, what: str, error: Exception) -> SpoolLost:
+        """The adapter failed, as it will each time: its fold is pure."""
+        report(f"the adapter {self._agent.adapter} {what}", error)
+        return SpoolLost(f"the adapter {self._agent.adapter} {what} ({type(error).__name__})")
 
     async def wait(self, wake: asyncio.Event, seconds: float | None) -> None:
         """Until the spool has more, the shim is gone, `wake` is set, or `seconds` are over (None: never)."""
@@ -311,6 +332,12 @@ class AgentHost:
         await self.forget()
         await launch.gone(self.generation)
 
+    async def end_verified(self) -> Verified | Alive | Unknown:
+        """End it at once, also where its shim does not answer; gives what is then known of its tree."""
+        await self.end(0.0)
+        await self.see_end()
+        return await asyncio.to_thread(kill_marked, self.generation)
+
     async def set_orphan_grace(self, seconds: float | None) -> None:
         """How long it may go on unowned and silent; None: for ever."""
         if self._client is not None and self._grace != seconds:
@@ -357,38 +384,17 @@ def _intake(
         confirmed=loop.provider_state == "confirmed",
         secret=hosting.secret,
     )
-    fold = agent.fold(context, folded.state if folded else None)
+    try:
+        fold = agent.fold(context, folded.state if folded else None)
+    except InvalidRecordError:
+        if folded is None:
+            raise
+        # Another version of the adapter wrote it: all is read anew, as far as the spool still has it.
+        folded, fold = None, agent.fold(context, None)
     # A folder that was lost and made anew numbers its generations from 1 again.
     journaled = None if fresh else loop.cursor
     prompt = reserved.seq if reserved is not None and reserved.generation == generation.name else None
     return Intake(fold, generation.name, agent.line_limit, journaled, folded, prompt)
-
-
-def _seen(frame: SpoolFrame) -> Seen | None:
-    match frame:
-        case OutputChunk():
-            return OutputSeen(frame.data, frame.stdout, frame.eof)
-        case InputFrame():
-            return InputSeen(frame.line, frame.seq)
-        case StdinClosed() if not frame.by_agent:
-            return StdinClosedSeen(frame.seq)
-        case KillBegun():
-            return KillSeen()
-        case Exit():
-            return ExitSeen(exit_info(frame.record))
-        case _:
-            return None
-
-
-def exit_info(record: ExitRecord) -> ExitInfo:
-    """The exit in the words of the agent contract."""
-    return ExitInfo(
-        status=record.exit_status,
-        signal=record.signal,
-        oom=record.oom,
-        killed=bool(record.killed),
-        verified=record.verified,
-    )
 
 
 def input_digest(line: bytes) -> str:

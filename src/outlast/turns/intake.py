@@ -22,6 +22,8 @@ class Located:
 
     event: AgentEvent
     cursor: Cursor
+    by_exit: bool = False
+    """The agent did not say it: it follows from how its process ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,8 @@ class Intake:
                 self._lingered = self._eof
             case ExitSeen(exit):
                 self.exit = replace(exit, lingered=self._lingered)
-                yield from self._new(self.fold.apply_exit(self.exit), end > self._journaled_frame)
+                new = end > self._journaled_frame
+                yield from self._new(self.fold.apply_exit(self.exit), new, by_exit=True)
             case _:
                 pass
 
@@ -152,10 +155,10 @@ class Intake:
         self._taken_stdout = end_offset
         yield from self._new(events, end_offset > self._journaled_stdout)
 
-    def _new(self, events: list[AgentEvent], new: bool) -> Iterator[Located]:
+    def _new(self, events: list[AgentEvent], new: bool, *, by_exit: bool = False) -> Iterator[Located]:
         for event in events:
             if new or self._is_missing_end(event):
-                yield Located(event, self.cursor)
+                yield Located(event, self.cursor, by_exit)
 
     def _is_missing_end(self, event: AgentEvent) -> bool:
         return isinstance(event, TurnEnded) and self._prompt is not None and self._taken_input >= self._prompt

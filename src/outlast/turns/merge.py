@@ -48,6 +48,10 @@ TEXT_LIMIT = 64 * 1024
 """Characters of text in one record."""
 CALL_LIMIT = 16 * 1024
 """Characters kept of a foreign call's input or output each."""
+NAME_LIMIT = 1_000
+"""Characters of a call's name."""
+DRAFT_WEIGHT = 256
+"""What a record counts, beside its text, towards what may wait to be appended."""
 RAW_CAP = 64 * 1024
 """Characters of output outside the protocol that are kept per turn."""
 
@@ -83,12 +87,13 @@ class Merger:
     """Whether an input with this request id was given to the agent to join the turn, and is not decided."""
     drafts: list[Draft] = field(default_factory=list)
     ended: TurnEnded | None = None
+    ended_by_exit: bool = False
+    """The turn's end is no word of the agent: it ended without one."""
     start_failed: Failure | None = None
     """Why the agent cannot serve the session: it was given no prompt and will not be."""
     urgent: bool = False
     """Something a person or the agent waits for: flush now, do not merge on."""
-    size: int = 0
-    progressed: bool = False
+    _size: int = 0
     _open: _OpenText | None = None
     _index: dict[int, int] = field(default_factory=dict)
     _raw_kept: int = 0
@@ -105,7 +110,7 @@ class Merger:
                 self._put(
                     CallObserved(
                         call=event.call,
-                        name=event.name,
+                        name=_bounded(event.name, NAME_LIMIT),
                         status=event.status,
                         input=_bounded(event.input),
                         output=_bounded(event.output),
@@ -125,10 +130,7 @@ class Merger:
                 self._put(GateResolved(gate=gate, reason="abandoned", by=self.place.agent))
                 self.urgent = True
             case TurnEnded():
-                # The first end counts: an agent that says it twice has said it once.
-                if event.turn == self.place.turn:
-                    self.ended = self.ended or event
-                    self.urgent = True
+                self._end(event, located.by_exit)
             case StartFailed():
                 self.start_failed = self.start_failed or event.failure
             case _:
@@ -139,7 +141,7 @@ class Merger:
         self._close_text()
         drafts, self.drafts = self.drafts, []
         self.urgent = False
-        self.size = 0
+        self._size = 0
         self._index.clear()
         return drafts
 
@@ -147,10 +149,21 @@ class Merger:
     def pending(self) -> bool:
         return bool(self.drafts) or self._open is not None
 
+    @property
+    def full(self) -> bool:
+        """It holds more than should wait to be appended."""
+        return self._size + (0 if self._open is None else self._open.size) > TEXT_LIMIT
+
+    def _end(self, event: TurnEnded, by_exit: bool) -> None:
+        """The first end counts: an agent that says it twice has said it once."""
+        if event.turn == self.place.turn:
+            if self.ended is None:
+                self.ended, self.ended_by_exit = event, by_exit
+            self.urgent = True
+
     def _message(self, event: Message) -> None:
         if event.cut:
             self._put(ReplyInterrupted(text=_bounded(event.text, TEXT_LIMIT)))
-            self.size += len(event.text)
         else:
             self._text(event.role if event.role != "assistant" else "message", event.text, event.more)
 
@@ -159,10 +172,8 @@ class Merger:
             self._close_text()
         if self._open is None:
             self._open = _OpenText(kind)
-        self.size += len(text) + 1
         for full in self._open.add(text, more):
             self._put_text(kind, *full)
-        self.progressed = True
 
     def _landing(self, event: Landed | NotLanded) -> None:
         """The turn's own prompt needs no record of it: the turn says what became of it."""
@@ -189,11 +200,11 @@ class Merger:
             )
             if len(joined) <= TEXT_LIMIT:
                 self.drafts.pop()
+                self._size -= _weight(last)
                 self._index[self._stdout] = self._index.get(self._stdout, 1) - 1
                 self._put(body)
                 return
         self._put(AgentEventRecorded(kind="raw", text=kept, dropped=dropped))
-        self.size += len(kept)
 
     def _session(self, event: SessionObserved | SessionConfirmed | SessionLost) -> None:
         state = self._provider_state(event)
@@ -261,6 +272,7 @@ class Merger:
         assert cursor is not None
         index = self._index.get(cursor.stdout, 0)
         self._index[cursor.stdout] = index + 1
+        self._size += _weight(body)
         self.drafts.append(
             Draft(
                 body=body,
@@ -281,25 +293,25 @@ class _OpenText:
         self.kind = kind
         self.more = False
         self._pieces: list[str] = []
-        self._size = 0
+        self.size = 0
         self._count = 0
 
     def add(self, text: str, more: bool) -> list[tuple[str, int, bool]]:
         """Take a message or a piece of one; gives full records as (text, count, more)."""
         if self._pieces and not self.more:
             self._pieces.append("\n")
-            self._size += 1
+            self.size += 1
         self._pieces.append(text)
-        self._size += len(text)
+        self.size += len(text)
         self._count += not self.more
         self.more = more
         full: list[tuple[str, int, bool]] = []
-        if self._size > TEXT_LIMIT:
+        if self.size > TEXT_LIMIT:
             whole = "".join(self._pieces)
             while len(whole) > TEXT_LIMIT:
                 full.append((whole[:TEXT_LIMIT], self._count, True))
                 whole, self._count = whole[TEXT_LIMIT:], 0
-            self._pieces, self._size = [whole], len(whole)
+            self._pieces, self.size = [whole], len(whole)
         return full
 
     def rest(self) -> tuple[str, int]:
@@ -309,6 +321,18 @@ class _OpenText:
 def gate_id(loop: str, generation: str, name: str) -> str:
     """Our id of the agent's gate `name`: the same however often the spool is read."""
     return derived_id("gate", loop, generation, name)
+
+
+def _weight(body: Body) -> int:
+    match body:
+        case AgentEventRecorded(text=text) | ReplyInterrupted(text=text) | GateOpened(question=text):
+            return DRAFT_WEIGHT + len(text)
+        case CallObserved():
+            return DRAFT_WEIGHT + len(body.input) + len(body.output)
+        case GatePrepared(payload=payload):
+            return DRAFT_WEIGHT + len(payload)
+        case _:
+            return DRAFT_WEIGHT
 
 
 def _bounded(text: str, limit: int = CALL_LIMIT) -> str:

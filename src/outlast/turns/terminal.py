@@ -29,10 +29,10 @@ from outlast.records.types import (
     TurnRetried,
 )
 from outlast.state.model import OpenTurn, State
+from outlast.turns.cut import Then
 from outlast.turns.receipt import receipt
 from outlast.turns.steering import Unlanded, decided, unknown
 
-Then = Literal["none", "retry", "continue", "hold", "ask", "quarantine"]
 AfterFailure = Literal["continue", "hold", "withdraw"]
 
 ASK_CHOICES = (

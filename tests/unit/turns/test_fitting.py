@@ -74,7 +74,9 @@ def test_an_answer_is_not_given_to_a_later_question_of_the_same_name() -> None:
     assert not answered.add(PREPARED, OPENED, turn="t").state().open_turns["t"].answers
 
 
-@pytest.mark.parametrize("said", [t.InputJoined(request_id="s"), t.InputReturned(request_id="s", evidence="")])
+@pytest.mark.parametrize(
+    "said", [t.InputJoined(request_id="s"), t.InputReturned(request_id="s", evidence="")]
+)
 def test_the_landing_of_a_steer_is_said_once(said: t.Body) -> None:
     content = [t.Content(text="and this")]
     given = t.InputReserved(generation="g", seq=2, key="s", digest="d")

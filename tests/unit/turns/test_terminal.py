@@ -20,7 +20,8 @@ from outlast.records.types import (
     TurnRetried,
 )
 from outlast.testing.journals import JournalBuilder
-from outlast.turns.terminal import ASK_CHOICES, Ending, Stop, Then, close
+from outlast.turns.cut import Then
+from outlast.turns.terminal import ASK_CHOICES, Ending, Stop, close
 
 RUNNING = JournalBuilder().running("t").state()
 KILLED = ExitInfo(status=None, signal=9)

@@ -1,0 +1,18 @@
+"""Telling the program's log of a fault in what others wrote: an adapter, a policy. It ends no session."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+from outlast.agents.failure import tidy
+
+_LOG = logging.getLogger("outlast")
+
+
+def report(what: str, error: BaseException) -> None:
+    """One line: what was being done, the error without what looks like a credential, and where it was
+    raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"
+    _LOG.error("%s: %s: %s (%s)", what, type(error).__name__, tidy(str(error)), place)
