@@ -1,19 +1,20 @@
 """The same handles for callers without an event loop.
 
 `with outlast.blocking.runtime(url, agents=…) as runtime:` and `with outlast.blocking.connect(url) as client:`
-give handles whose methods wait. One background thread runs the event loop for all of them.
+give handles whose methods wait. One background thread runs the event loop for all of them; it lives as long
+as the block.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from outlast.agents.contract import Agent
+from outlast.errors import UsageError
+from outlast.portal import Portal
 from outlast.records.types import Content, OnInterrupt, WhenBusy
 from outlast.restore.plan import RestorePlan
 from outlast.runtime import handles
@@ -23,69 +24,32 @@ from outlast.runtime.policy import ask
 from outlast.runtime.runtime import OnGate, Runtime
 from outlast.runtime.view import Gate, View
 
-T = TypeVar("T")
 B = TypeVar("B", bound=Runtime | Client)
-
-
-class _Portal:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="outlast.blocking", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; KeyboardInterrupt while waiting cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
-
-    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items one by one; closing the iterator ends the work behind it."""
-        try:
-            while True:
-                try:
-                    yield self.run(_next(items))
-                except StopAsyncIteration:
-                    return
-        finally:
-            close = getattr(items, "aclose", None)
-            if close is not None:
-                self.run(close())
-
-    def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-
-async def _next(items: AsyncIterator[T]) -> T:
-    return await anext(items)
 
 
 class Turn:
     """See `outlast.Turn`."""
 
-    def __init__(self, portal: _Portal, turn: handles.Turn) -> None:
+    def __init__(self, session: Session, portal: Portal, turn: handles.Turn) -> None:
+        self.session = session
+        self.id = turn.id
         self._portal = portal
         self._turn = turn
-        self.id = turn.id
 
     def result(self) -> Outcome:
         return self._portal.run(self._turn.result())
 
 
 class Session:
-    """See `outlast.Session`; every method waits."""
+    """See `outlast.Session`; every method waits. KeyboardInterrupt while it does ends the waiting, not the
+    work: what was sent stays sent."""
 
-    def __init__(self, portal: _Portal, session: handles.Session) -> None:
+    def __init__(self, portal: Portal, session: handles.Session) -> None:
         self._portal = portal
         self._session = session
         self.id = session.id
+
+    # --- inputs --------------------------------------------------------------------------------
 
     def send(  # noqa: PLR0913 - the public contract
         self,
@@ -109,7 +73,9 @@ class Session:
             labels=labels,
             actor=actor,
         )
-        return Turn(self._portal, self._portal.run(sent))
+        return Turn(self, self._portal, self._portal.run(sent))
+
+    # --- looking -------------------------------------------------------------------------------
 
     def follow(self, after: int = 0) -> Iterator[handles.Followed]:
         return self._portal.iterate(self._session.follow(after))
@@ -120,23 +86,36 @@ class Session:
     def gates(self) -> list[Gate]:
         return self._portal.run(self._session.gates())
 
+    def outcome(self, turn: str, *, after: int = 0) -> Outcome:
+        return self._portal.run(self._session.outcome(turn, after=after))
+
+    # --- acting --------------------------------------------------------------------------------
+
     def answer(self, gate: str, choice: str, *, by: str | None = None) -> handles.Answer:
         return self._portal.run(self._session.answer(gate, choice, by=by))
 
-    def cancel(self, turn: str | None = None) -> handles.Settled:
-        return self._portal.run(self._session.cancel(turn))
+    def cancel(self, turn: str | None = None, *, actor: str | None = None) -> handles.Settled:
+        return self._portal.run(self._session.cancel(turn, actor=actor))
 
-    def kill(self, turn: str | None = None) -> handles.Settled:
-        return self._portal.run(self._session.kill(turn))
+    def kill(self, turn: str | None = None, *, actor: str | None = None) -> handles.Settled:
+        return self._portal.run(self._session.kill(turn, actor=actor))
 
-    def close(self) -> handles.Settled:
-        return self._portal.run(self._session.close())
+    def close(self, *, actor: str | None = None) -> handles.Settled:
+        return self._portal.run(self._session.close(actor=actor))
 
-    def retry(self, turn: str | None = None) -> handles.Settled:
-        return self._portal.run(self._session.retry(turn))
+    def retry(self, turn: str | None = None, *, actor: str | None = None) -> handles.Settled:
+        return self._portal.run(self._session.retry(turn, actor=actor))
 
-    def skip(self, turn: str | None = None) -> handles.Settled:
-        return self._portal.run(self._session.skip(turn))
+    def skip(self, turn: str | None = None, *, actor: str | None = None) -> handles.Settled:
+        return self._portal.run(self._session.skip(turn, actor=actor))
+
+    # --- owning --------------------------------------------------------------------------------
+
+    def quiet(self) -> None:
+        self._portal.run(self._session.quiet())
+
+    def drain(self) -> Iterator[Outcome]:
+        return self._portal.iterate(self._session.drain())
 
     def finish(self) -> None:
         self._portal.run(self._session.finish())
@@ -146,58 +125,72 @@ class Session:
 
 
 class _Blocking(Generic[B]):
+    _MADE_BY: str
+
     def __init__(self, inner: B) -> None:
         self._inner = inner
-        self._portal: _Portal | None = None
+        self._thread: Portal | None = None
 
     @property
-    def portal(self) -> _Portal:
-        if self._portal is None:
-            self._portal = _Portal()
-        return self._portal
+    def _portal(self) -> Portal:
+        """The thread of the `with` block. Raises UsageError outside of it: nobody would end the thread."""
+        if self._thread is None:
+            raise UsageError("it is not open", hint=f"use it as `with outlast.blocking.{self._MADE_BY}:`")
+        return self._thread
 
     def session(self, session: str | None = None, *, workspace: str | Path | None = None) -> Session:
         """A handle: no I/O, no ownership."""
-        return Session(self.portal, self._inner.session(session, workspace=workspace))
+        return Session(self._portal, self._inner.session(session, workspace=workspace))
 
     def _enter(self) -> None:
+        if self._thread is not None:
+            raise UsageError("it is open already", hint="make another one")
+        portal = Portal()
         try:
-            self.portal.run(self._inner.__aenter__())
+            portal.run(self._inner.__aenter__())
         except BaseException:
-            self._stop()
+            portal.stop()
             raise
+        self._thread = portal
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.portal.run(self._inner.__aexit__(kind, error, trace))
-        finally:
-            self._stop()
-
-    def _stop(self) -> None:
-        portal, self._portal = self._portal, None
-        if portal is not None:
-            portal.stop()
+        portal, self._thread = self._portal, None
+        portal.leave(self._inner.__aexit__(kind, error, trace))
 
 
 class BlockingRuntime(_Blocking[Runtime]):
     """See `outlast.Runtime`; a context manager."""
+
+    _MADE_BY = "runtime(…)"
 
     def __enter__(self) -> BlockingRuntime:
         self._enter()
         return self
 
     def plan_restore(self, session: str) -> RestorePlan:
-        return self.portal.run(self._inner.plan_restore(session))
+        return self._portal.run(self._inner.plan_restore(session))
 
     def restore(self, session: str, *, wait: float = 0.0, take_over: bool = False) -> Session:
-        live = self.portal.run(self._inner.restore(session, wait=wait, take_over=take_over))
-        return Session(self.portal, live)
+        portal = self._portal
+        return Session(portal, portal.run(self._inner.restore(session, wait=wait, take_over=take_over)))
+
+    def own(self, session: str) -> Session | None:
+        portal = self._portal
+        live = portal.run(self._inner.own(session))
+        return None if live is None else Session(portal, live)
+
+    def visit(self, session: str, *, take_over: bool = False) -> Session | None:
+        portal = self._portal
+        live = portal.run(self._inner.visit(session, take_over=take_over))
+        return None if live is None else Session(portal, live)
 
 
 class BlockingClient(_Blocking[Client]):
     """See `outlast.connect`; a context manager."""
+
+    _MADE_BY = "connect(…)"
 
     def __enter__(self) -> BlockingClient:
         self._enter()
@@ -205,12 +198,19 @@ class BlockingClient(_Blocking[Client]):
 
 
 def runtime(
-    url: str | None = None, *, agents: Mapping[str, Agent] | None = None, on_gate: OnGate = ask
+    url: str | None = None,
+    *,
+    agents: Mapping[str, Agent] | None = None,
+    on_gate: OnGate = ask,
+    default_agent: str | None = None,
+    label: str | None = None,
 ) -> BlockingRuntime:
     """A Runtime for callers without an event loop."""
-    return BlockingRuntime(Runtime(url, agents=agents, on_gate=on_gate))
+    return BlockingRuntime(
+        Runtime(url, agents=agents, on_gate=on_gate, default_agent=default_agent, label=label)
+    )
 
 
-def connect(url: str | None = None) -> BlockingClient:
+def connect(url: str | None = None, *, label: str | None = None) -> BlockingClient:
     """A client for callers without an event loop."""
-    return BlockingClient(Client(url))
+    return BlockingClient(Client(url, label=label))
