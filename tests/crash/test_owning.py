@@ -131,20 +131,22 @@ async def test_a_closed_session_stays_closed_though_somebody_waits(home: Home) -
         assert home.effects == ["1", "queued", "third"]
 
 
-async def test_retry_means_the_turn_that_was_meant_when_it_was_said(home: Home) -> None:
-    """A turn that failed later is not run again in its place."""
+async def test_retry_means_a_turn_of_the_past_and_never_the_running_one(home: Home) -> None:
+    """Refused at once while a turn runs; afterwards an older turn can still be meant."""
     async with home.runtime() as runtime:
         session = home.session(runtime)
-        await (await session.send("[[effect:a]][[error:unknown:no]]")).result()
+        first = await session.send("[[effect:a{attempt}]][[1?error:unknown:no]]")
+        await first.result()
         second = await session.send("[[effect:b]][[say:on]][[wait:go]][[error:unknown:no]]")
         async for item in session.follow():
             if getattr(item, "turn", None) == second.id and getattr(item, "type", "") == "AgentEventRecorded":
                 break
-        retrying = asyncio.create_task(session.retry())
+        assert (await session.retry()).result == "refused"
         (home.path / "go").touch()
         await second.result()
-        assert (await retrying).result == "too_late"
-        assert home.effects == ["a", "b"]
+        assert (await session.retry(first.id)).result == "done"
+        assert (await first.result()).outcome == "done"
+        assert home.effects == ["a1", "b", "a2"]
 
 
 async def test_a_cancel_ends_a_turn_that_nobody_works_on(home: Home) -> None:

@@ -149,16 +149,15 @@ class Commands:
     # --- retry and skip ------------------------------------------------------------------------
 
     async def _retry(self, entry: Entry) -> None:
-        if self.state.open_turns:
-            self.deferred.add(entry.request_id)
-            return
         wanted = decode(TurnRequest, entry.body).turn
         await self._decide(lambda state: self._retried(state, entry, wanted))
 
     def _retried(self, state: State, entry: Entry, wanted: str | None) -> Proposal:
+        if state.open_turns:
+            return self._settled(entry, "refused", "a turn is running; ask again when it has ended")
         closed = retryable(state, wanted or "")
         if closed is None:
-            return self._settled(entry, "too_late", "no such turn is parked or ended without being done")
+            return self._settled(entry, "too_late", "that turn was done, is about to run, or is too long ago")
         again = TurnRetried(by=entry.actor or "a person", mode="again")
         gates = _abandoned_gates(state, closed.turn, entry)
         return self._proposal(entry, again, *gates, *_active(state, closed.loop), turn=closed.turn)
@@ -212,12 +211,15 @@ def _reopens(state: State, gate: OpenGate, choice: str) -> bool:
 
 
 def retryable(state: State, wanted: str | None = None) -> Closed | None:
-    """The turn that `retry` means: `wanted`, else the newest parked one, else the last if it was not done."""
+    """The turn that `retry` means: `wanted`, else the newest parked one, else the newest that did not end as
+    done."""
+    last = {closed.turn: closed for closed in state.last_unsuccessful.values()}
     if wanted is not None:
-        last = {closed.turn: closed for closed in state.last_unsuccessful.values()}
-        return state.parked.get(wanted) or last.get(wanted)
-    parked = next(reversed(state.parked.values()), None)
-    return parked or state.last_unsuccessful.get(state.root or "")
+        return state.parked.get(wanted) or last.get(wanted) or state.retryable.get(wanted)
+    for newest in (state.parked, last, state.retryable):
+        if newest:
+            return next(reversed(newest.values()))
+    return None
 
 
 def _active(state: State, loop: str) -> list[Body]:

@@ -228,20 +228,25 @@ class Session:
         return await self._command("close", CloseRequest(), actor)
 
     async def retry(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
-        """Run a parked turn, or the last one if it failed or was interrupted, again: its input is sent once
-        more. Without `turn` the one that is meant is chosen now, not when an owner reads the command."""
+        """Run a turn that is parked or did not end as done again: its input is sent once more. Without `turn`
+        the newest such one is meant, as things are now and not when an owner reads the command. Refused while
+        a turn runs."""
         if turn is None:
             closed = retryable(await load_state(self._backing.store, self.id))
             if closed is None:
                 await self._require()
-                return Settled("too_late", "no turn is parked, and the last one did not fail")
+                return Settled("too_late", "no turn is parked, and none ended without being done")
             turn = closed.turn
         return await self._command("retry", TurnRequest(turn=turn), actor)
 
     async def skip(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
         """Leave a parked turn (the newest, without `turn`) as it is; a held queue goes on."""
         if turn is None:
-            turn = next(reversed((await load_state(self._backing.store, self.id)).parked), None)
+            await self._require()
+            state = await load_state(self._backing.store, self.id)
+            turn = next(reversed(state.parked), None)
+            if turn is None and not any(loop.held for loop in state.loops.values()):
+                return Settled("too_late", "no turn is parked and the queue is not held")
         return await self._command("skip", TurnRequest(turn=turn), actor)
 
     async def _running(self) -> str | None:

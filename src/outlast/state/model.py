@@ -162,6 +162,8 @@ class State:
     """Accepted and waiting, in order; a returned input keeps its place."""
     open_turns: dict[str, OpenTurn] = field(default_factory=dict)
     parked: dict[str, Closed] = field(default_factory=dict)
+    retryable: dict[str, Closed] = field(default_factory=dict)
+    """Older turns that did not end as done, by turn: a person may still want them. The newest few only."""
     last_unsuccessful: dict[str, Closed] = field(default_factory=dict)
     """Per loop: the newest turn if it did not end as done."""
     gates: dict[str, OpenGate] = field(default_factory=dict)
@@ -181,6 +183,7 @@ class State:
         twin.queue = dict(self.queue)
         twin.open_turns = {k: _copy_turn(v) for k, v in self.open_turns.items()}
         twin.parked = dict(self.parked)
+        twin.retryable = dict(self.retryable)
         twin.last_unsuccessful = dict(self.last_unsuccessful)
         twin.gates = dict(self.gates)
         twin.prepared = dict(self.prepared)

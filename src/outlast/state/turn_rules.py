@@ -13,6 +13,9 @@ from outlast.state.title import one_line
 OPEN_CALLS = 1_000
 """Calls of a turn that are known by name; the others are counted."""
 
+RETRYABLE = 20
+"""Older unsuccessful turns that can be retried: the state's size must not follow the history."""
+
 # --- input -------------------------------------------------------------------------------------
 
 
@@ -202,19 +205,30 @@ def _refuse_asking(state: State, record: Record, turn: str) -> None:
         refuse(state, record, f"its gate {asking} is open")
 
 
+def _displace(state: State, loop: str) -> None:
+    """A newer turn has ended: what did not succeed before it is kept as an older one."""
+    older = state.last_unsuccessful.pop(loop, None)
+    if older is not None:
+        state.retryable[older.turn] = older
+        while len(state.retryable) > RETRYABLE:
+            del state.retryable[next(iter(state.retryable))]
+
+
 def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
     closed = _close(state, record, "done", body.stop_reason)
-    state.last_unsuccessful.pop(closed.loop, None)
+    _displace(state, closed.loop)
 
 
 def _turn_failed(state: State, record: Record, body: t.TurnFailed) -> None:
     closed = _close(state, record, "failed", body.receipt.error.code)
+    _displace(state, closed.loop)
     state.last_unsuccessful[closed.loop] = closed
 
 
 def _turn_interrupted(state: State, record: Record, body: t.TurnInterrupted) -> None:
     outcome = "cancelled" if body.reason in ("cancelled", "killed") else "interrupted"
     closed = _close(state, record, outcome, body.reason)
+    _displace(state, closed.loop)
     state.last_unsuccessful[closed.loop] = closed
 
 
@@ -230,11 +244,11 @@ def _turn_parked(state: State, record: Record, body: t.TurnParked) -> None:
 
 def _turn_retried(state: State, record: Record, body: t.TurnRetried) -> None:
     name = record.turn or ""
-    closed = state.parked.get(name) or unsuccessful(state, name)
+    closed = state.parked.get(name) or unsuccessful(state, name) or state.retryable.get(name)
     if closed is None:
-        refuse(state, record, f"turn {record.turn} is neither parked nor the newest unsuccessful one")
+        refuse(state, record, f"turn {record.turn} is neither parked nor one that did not end as done")
     _refuse_second(state, record, closed.loop)
-    if state.parked.pop(name, None) is None:
+    if state.parked.pop(name, None) is None and state.retryable.pop(name, None) is None:
         del state.last_unsuccessful[closed.loop]
     state.stopped = None
     state.open_turns[name] = OpenTurn(

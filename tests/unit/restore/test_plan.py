@@ -224,7 +224,7 @@ def test_every_prefix_has_a_plan_that_leaves_no_turn_of_an_earlier_owner_open(
     attached = {turn.turn for turn in chosen.turns if turn.action == "attach"}
     reopened = {turn.turn for turn in chosen.turns if turn.then in ("retry", "continue")}
     assert set(after.open_turns) == attached | reopened
-    unsuccessful = {closed.turn for closed in after.last_unsuccessful.values()}
+    unsuccessful = {closed.turn for closed in after.last_unsuccessful.values()} | set(after.retryable)
     settled = {turn.turn for turn in chosen.turns if turn.action == "settle"}
     known_after = set(after.queue) | set(after.open_turns) | set(after.parked) | unsuccessful | settled
     assert inputs_before <= known_after

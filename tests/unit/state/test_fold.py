@@ -6,6 +6,7 @@ from outlast.records import types as t
 from outlast.records.envelope import Cursor, Draft
 from outlast.state.fold import digest
 from outlast.state.model import Answered
+from outlast.state.turn_rules import RETRYABLE
 from outlast.testing.journals import JournalBuilder, bodies
 
 RETURNED_A = t.InputReturned(request_id="a", evidence="no input frame")
@@ -338,3 +339,19 @@ def test_a_copy_shares_nothing_that_can_change(journal: JournalBuilder) -> None:
         assert container
         container.clear()
     assert digest(state) == before
+
+
+def test_an_older_turn_that_did_not_succeed_can_still_be_retried() -> None:
+    journal = JournalBuilder().running("a").fail("a").running("b", 2).done("b")
+    assert set(journal.state().retryable) == {"a"}
+    again = journal.add(t.TurnRetried(by="ann", mode="again"), turn="a").state()
+    assert again.retryable == {}
+    assert (again.open_turns["a"].index, again.open_turns["a"].input_seq) == (1, 4)
+
+
+def test_only_the_newest_of_the_older_ones_are_kept() -> None:
+    journal = JournalBuilder()
+    for number in range(1, 40):
+        journal.running(f"t{number}", number).fail(f"t{number}")
+    kept = list(journal.state().retryable)
+    assert kept == [f"t{number}" for number in range(39 - RETRYABLE, 39)]

@@ -94,8 +94,8 @@ VIOLATIONS: dict[str, tuple[Spell, str]] = {
         "neither parked",
     ),
     "a retry of a turn that runs": (lambda j: j.running("a").add(RETRIED, turn="a"), "neither parked"),
-    "a retry of an older unsuccessful turn": (
-        lambda j: j.running("a").fail("a").running("b", 2).fail("b").add(RETRIED, turn="a"),
+    "a retry of an older turn that was done": (
+        lambda j: j.running("a").done("a").running("b", 2).fail("b").add(RETRIED, turn="a"),
         "neither parked",
     ),
     "a skip of a turn that was done": (
