@@ -13,13 +13,13 @@ import pytest
 import outlast
 from outlast.agents import Command
 from outlast.agents.contract import LaunchContext, LaunchSpec
-from outlast.errors import RestoreError
+from outlast.errors import BusyError, RestoreError
 from outlast.journal import load_state, read_records
 from outlast.records.types import CommandSettled, InputCancelled, RestoreDone, SessionStopped, TurnInterrupted
-from outlast.runtime.requests import StopRequest, encode
 from outlast.store.contract import Admission
 from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
+from outlast.turns.requests import StopRequest, encode
 
 PATIENCE = 30.0
 
@@ -181,6 +181,36 @@ async def _end_agent(home: Home, runtime: outlast.Runtime) -> None:
     os.kill(facts.agent_pid, signal.SIGKILL)
     while (found := probe(generation.folder).latest) is not None and found.exit is None:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
+
+
+async def test_a_cancel_outlives_its_owner_and_its_agent(home: Home) -> None:
+    """Both died before the turn had ended: it ends as cancelled, settled, and is not run again."""
+    async with home.runtime(on_interrupt="retry") as runtime:
+        await at_work(home, home.session(runtime), runtime)
+        await runtime.actor("s").detach()  # type: ignore[union-attr]
+        await _end_agent(home, runtime)
+        await runtime.store.admit(
+            Admission("s", "c1", "cancel", encode(StopRequest(turn="first")), actor="ann")
+        )
+        await runtime.restore("s")
+        (end,) = [b for b in await bodies(runtime) if isinstance(b, TurnInterrupted)]
+        assert end.reason == "cancelled"
+        assert await runtime.store.pending("s") == []
+        assert home.effects == ["1"]
+
+
+async def test_a_rejected_input_is_told_so_at_once(home: Home) -> None:
+    async with home.runtime() as runtime:
+        session = home.session(runtime)
+        await at_work(home, session, runtime)
+        second = await session.send("[[effect:no]]", when_busy="reject")
+        with pytest.raises(BusyError):
+            await second.accepted()
+        queued = await session.send("[[effect:yes]]")
+        assert await queued.accepted()
+        (home.path / "go").touch()
+        await queued.result()
+        assert home.effects == ["1", "yes"]
 
 
 async def test_two_cancels_of_one_waiting_input(home: Home) -> None:

@@ -59,6 +59,8 @@ async def _send(config: Config, screen: Screen, name: str, given: Input) -> None
         session = client.session(await speakable(client.store, name))
         turn = await session.send(given.text, key=given.key, when_busy=given.when_busy, actor="cli")
         owned = await client.store.holder(session.id) is not None
+        if given.when_busy == "reject":
+            owned = await turn.accepted()
     if screen.as_json:
         screen.json_line(AcceptedLine(session.id, turn.id))
     else:

@@ -28,7 +28,7 @@ from outlast.records.types import Fence, RestoreDone, RestoreErrored, RestoreSta
 from outlast.restore.facts import Facts
 from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.probe import Resolve, fence_agents, generation_of, probe_facts
-from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
+from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending, stop_asked_for
 from outlast.restore.start import first_records
 from outlast.state.model import State
 from outlast.store.contract import AcquireOptions, Lease, Store
@@ -268,7 +268,8 @@ async def _close_from_spool(now: Restoring, turn: str, driver: LoopDriver) -> No
     facts = _there(now.facts).agents[planned.loop]
     loop = now.state.loops[planned.loop]
     generation = generation_of(loop)
-    ending = slow_ending(planned, facts)
+    entries = await now.around.store.pending(now.request.session)
+    ending = slow_ending(planned, facts, stop_asked_for(entries, turn))
     if generation is None or not facts.found or not facts.readable:
         await driver.close_turn(turn, ending)
         return

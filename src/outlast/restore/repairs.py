@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from outlast.errors import InvalidRecordError
 from outlast.records.envelope import Draft
 from outlast.records.types import Body, GateResolved, InputReturned, PlannedTurn
 from outlast.restore.facts import AgentFacts
 from outlast.restore.plan import RestorePlan
 from outlast.state.model import State
-from outlast.turns.terminal import Ending
+from outlast.store.contract import Entry
+from outlast.turns.requests import StopRequest, decode
+from outlast.turns.terminal import Ending, Stop
 
 
 def quick_repairs(state: State, chosen: RestorePlan) -> list[Draft]:
@@ -35,6 +40,22 @@ def closing_gates(state: State, chosen: RestorePlan) -> list[Draft]:
     ]
 
 
-def slow_ending(planned: PlannedTurn, facts: AgentFacts) -> Ending:
-    """How a turn is closed after its agent's spool has been read to the end."""
-    return Ending(interrupted=planned.evidence, exit=facts.exit, then=planned.then)
+def slow_ending(planned: PlannedTurn, facts: AgentFacts, stop: Stop | None = None) -> Ending:
+    """How a turn is closed after its agent's spool has been read to the end, unless the agent says there that
+    it had ended it. A person's wish to stop it counts more than what was planned for a crash."""
+    return Ending(interrupted=planned.evidence, exit=facts.exit, then=planned.then, stop=stop)
+
+
+def stop_asked_for(entries: Sequence[Entry], turn: str) -> Stop | None:
+    """The cancel or kill of `turn` that waits in the inbox: its owner died before the turn had ended."""
+    for entry in entries:
+        if entry.kind in ("cancel", "kill") and _names(entry, turn):
+            return Stop("killed" if entry.kind == "kill" else "cancelled", entry.actor, entry.request_id)
+    return None
+
+
+def _names(entry: Entry, turn: str) -> bool:
+    try:
+        return decode(StopRequest, entry.body).turn == turn
+    except InvalidRecordError:
+        return False

@@ -26,11 +26,11 @@ from outlast.records.types import (
     TurnStarted,
 )
 from outlast.runtime.commands import Commands
-from outlast.runtime.requests import InputRequest, decode
 from outlast.state.model import OpenTurn, Queued, State
 from outlast.store.contract import Entry, Store
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
+from outlast.turns.requests import InputRequest, decode
 from outlast.turns.terminal import Ending, Stop
 
 LEAVE_PATIENCE = 5.0

@@ -17,11 +17,11 @@ from outlast.records.types import (
     LoopChanged,
     TurnRetried,
 )
-from outlast.runtime.requests import AnswerRequest, StopRequest, TurnRequest, decode
 from outlast.state.model import Closed, OpenGate, State
 from outlast.store.contract import Entry
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
+from outlast.turns.requests import AnswerRequest, StopRequest, TurnRequest, decode
 from outlast.turns.terminal import Ending, Stop
 
 Result = Literal["done", "too_late", "refused"]

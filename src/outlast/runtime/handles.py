@@ -13,18 +13,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from outlast.clock import now
-from outlast.errors import GateNotFoundError, SessionNotFoundError, UsageError
+from outlast.errors import BusyError, GateNotFoundError, SessionNotFoundError, UsageError
 from outlast.ids import check_label, new_id
 from outlast.journal import CaughtUp, follow, load_state, read_records
 from outlast.records.codec import check_text
 from outlast.records.envelope import Record
-from outlast.records.types import CommandSettled, Content, GateResolved, OnInterrupt, WhenBusy
+from outlast.records.types import CommandSettled, Content, GateResolved, InputCancelled, OnInterrupt, WhenBusy
 from outlast.restore.opening import Opening, encode_opening
 from outlast.runtime.awaiting import TERMINALS, outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.commands import retryable
 from outlast.runtime.outcome import Outcome
-from outlast.runtime.requests import (
+from outlast.runtime.view import Gate, View, build_view
+from outlast.state.title import one_line
+from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind
+from outlast.turns.requests import (
     AnswerRequest,
     CloseRequest,
     InputRequest,
@@ -33,9 +36,6 @@ from outlast.runtime.requests import (
     TurnRequest,
     encode,
 )
-from outlast.runtime.view import Gate, View, build_view
-from outlast.state.title import one_line
-from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind
 
 if TYPE_CHECKING:
     from outlast.runtime.actor import SessionActor
@@ -62,10 +62,11 @@ class Settled:
 class Turn:
     """One input on its way through. Awaiting `result()` is all it is for."""
 
-    def __init__(self, session: Session, turn: str, after: int = 0) -> None:
+    def __init__(self, session: Session, turn: str, backing: Backing, after: int = 0) -> None:
         self.session = session
         self.id = turn
         self._after = after
+        self._backing = backing
 
     async def result(self) -> Outcome:
         """Wait for the turn's end, whoever runs it. A joined input's result is that of the turn it joined.
@@ -74,6 +75,16 @@ class Turn:
         when the session cannot be restored here.
         """
         return await self.session.outcome(self.id, after=self._after)
+
+    async def accepted(self) -> bool:
+        """Wait until an owner has taken the input: True. False when nobody owns the session now.
+
+        Raises BusyError for an input given with `when_busy="reject"` while a turn was running.
+        """
+        record = await settling(self._backing, self.session.id, self.id)
+        if record is not None and isinstance(record.body, InputCancelled) and record.body.reason == "busy":
+            raise BusyError("a turn was running", session_id=self.session.id)
+        return record is not None
 
 
 class Session:
@@ -125,7 +136,7 @@ class Session:
         if admitted.settled is not None:
             after = admitted.settled.seq - 1
         self._backing.serve(self.id)
-        return Turn(self, request_id, after)
+        return Turn(self, request_id, self._backing, after)
 
     async def _exists(self, agent: str | None) -> bool:
         row = await self._backing.store.listed(self.id)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from outlast.errors import SessionNotFoundError
 from outlast.journal import read_records
 from outlast.records.types import Choice
-from outlast.runtime.requests import InputRequest, decode
 from outlast.state.history import History
 from outlast.state.listing import listed_json
 from outlast.state.messages import Message, text_of
 from outlast.state.summaries import AgentSession, Restore, TurnSummary
 from outlast.store.contract import Entry, Listed, Store
+from outlast.turns.requests import InputRequest, decode
 
 
 @dataclass(frozen=True, slots=True)
