@@ -119,6 +119,19 @@ def test_a_demo_that_is_stopped_leaves_nothing_behind(tmp_path: Path, number: si
     assert processes_of(tmp_path) == []
 
 
+def test_a_demo_whose_reader_goes_ends_quietly_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with demo(tmp_path) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        running.stdout = None
+        assert running.wait(PATIENCE) == 0
+        assert running.stderr.read() == ""
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert processes_of(tmp_path) == []
+
+
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()

@@ -14,7 +14,7 @@ import click
 
 from outlast.cli.exits import Exit
 from outlast.cli.failures import ErrorLine, Failure, failure_of
-from outlast.cli.output import open_missing_streams, point_at_nothing, speak_utf8
+from outlast.cli.output import open_missing_streams, point_at_nothing, reader_gone, speak_utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +98,14 @@ def cli(context: click.Context, debug: bool) -> None:
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code and prints at most one error."""
     open_missing_streams()
-    _replace_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     options = given[:end]
     # Accepted before and after the command's name, like --json.
     given = [option for option in options if option != "--debug"] + given[end:]
     try:
-        result = cli.main(given, prog_name="outlast", standalone_mode=False)
-        code = result if isinstance(result, int) else Exit.OK
+        code = _call(given)
         sys.stdout.flush()
-    except BrokenPipeError:
-        point_at_nothing(sys.stdout)
-        return Exit.OK
     except click.ClickException as error:
         return _report(_usage_failure(error), options)
     except click.exceptions.Abort:
@@ -118,6 +113,9 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         return _report(failure_of(error), options)
     except Exception as error:  # noqa: BLE001 - the edge: every error ends here, told in one line
+        if isinstance(error, BrokenPipeError) and reader_gone(sys.stdout):
+            point_at_nothing(sys.stdout)
+            return Exit.OK
         if "--debug" in options:
             import traceback
 
@@ -126,16 +124,16 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     return int(code)
 
 
-def _replace_closed_streams() -> None:
-    """A caller may have closed a standard stream (`>&-`): then it leads nowhere, and nothing that is opened
-    later gets its number."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            if nowhere != number:
-                os.dup2(nowhere, number)
-                os.close(nowhere)
-            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: PTH123, SIM115 - for the process's life
+def _call(arguments: list[str]) -> int:
+    """Not by `cli.main`, which makes every closed pipe a silent exit of its own."""
+    if "_OUTLAST_COMPLETE" in os.environ:  # the shell asks how a word goes on
+        cli.main(arguments, prog_name="outlast")
+    try:
+        with cli.make_context("outlast", arguments) as context:
+            result = cli.invoke(context)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    return result if isinstance(result, int) else Exit.OK
 
 
 def _usage_failure(error: click.ClickException) -> Failure:

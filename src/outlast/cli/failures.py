@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import msgspec
 
 from outlast.cli.exits import Exit
-from outlast.errors import IntegrityError, LeaseHeldError, NotFoundError, OutlastError, RestoreError
+from outlast.errors import (
+    IntegrityError,
+    LeaseHeldError,
+    NotFoundError,
+    OutlastError,
+    OwnershipError,
+    RestoreError,
+)
 
 
 class ErrorLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -18,6 +25,8 @@ class ErrorLine(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     hint: str | None
     session: str | None = None
+    kind: str | None = None
+    """Of a restore that failed: what it failed at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +97,17 @@ def _exit_of(error: OutlastError) -> int:
 
 def _line_of(error: OutlastError) -> ErrorLine:
     message, hint = error.message, error.hint
-    held = error.__cause__ if isinstance(error, RestoreError) else error
+    code, kind = error.code, None
+    held: BaseException | None = error
+    if isinstance(error, RestoreError):
+        held, kind = error.__cause__, error.kind
+        if isinstance(held, OwnershipError):
+            code = held.code  # the restore was refused, not tried
     if isinstance(held, LeaseHeldError) and held.holder not in message:
         message = f"{message}: held by {held.holder}"
     if isinstance(error, IntegrityError) and error.reason not in message:
         message = f"{message}: {error.reason}"
-    return ErrorLine(error.code, _whole(message), None if hint is None else _whole(hint), error.session_id)
+    return ErrorLine(code, _whole(message), None if hint is None else _whole(hint), error.session_id, kind)
 
 
 def _os_message(error: OSError) -> str:

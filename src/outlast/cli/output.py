@@ -129,6 +129,18 @@ def open_missing_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
 
 
+def reader_gone(stream: TextIO) -> bool:
+    """Whether nobody can read any more what is written to a pipe."""
+    import select
+
+    poll = select.poll()
+    try:
+        poll.register(stream, 0)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    except (OSError, ValueError):
+        return True
+
+
 def point_at_nothing(stream: TextIO) -> None:
     """Let the stream's descriptor lead nowhere, so that what is still buffered is dropped instead of failing
     at exit."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from outlast.cli.output import Screen, visible
 from outlast.cli.shapes import AcceptedLine, WayBackLine
-from outlast.cli.text import LiveText, Takeovers, pieces_of
+from outlast.cli.text import LiveText, Takeovers, next_step, pieces_of
 from outlast.records.envelope import Record
 from outlast.records.public import public_line
 from outlast.records.types import InputAccepted, InputJoined
@@ -76,7 +76,8 @@ class TextPresenter:
     def __init__(self, screen: Screen, *, only_turn: str | None = None) -> None:
         self._screen = screen
         self._live = LiveText()
-        self._takeovers = Takeovers()
+        # Who runs one turn is not told how the session came to this process, unless something was mended.
+        self._takeovers = Takeovers(only_mended=only_turn is not None)
         self.only_turn = only_turn
         """The turn whose words are the result; the words of others are not shown."""
         self._from_its_start = only_turn is None
@@ -111,8 +112,12 @@ class TextPresenter:
             self._from_its_start = True
             self._words(outcome.text)
         self._end_words()
-        if outcome.outcome == "failed" and outcome.receipt is None:
-            self._note("the turn failed")
+        if outcome.outcome == "failed":
+            step = None if outcome.receipt is None else next_step(outcome.receipt)
+            if outcome.receipt is None:
+                self._note("the turn failed")
+            elif step is not None:
+                self._note(f"what to do: {step}")
         elif outcome.outcome == "cancelled":
             self._note("cancelled; the queue is held")
 

@@ -205,10 +205,19 @@ def receipt_line(receipt: Receipt) -> str:
     return f"{error.code}{how} in {receipt.failed_phase}{message}"
 
 
+def next_step(receipt: Receipt) -> str | None:
+    """What the user can do about a failed turn, by the taxonomy."""
+    from outlast.agents.failure import TAXONOMY
+
+    kind = TAXONOMY.get(receipt.error.code)
+    return None if kind is None else kind.next_step
+
+
 class Takeovers:
     """Draws the line where a new process took a session over."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, only_mended: bool = False) -> None:
+        self._only_mended = only_mended
         self._fence: tuple[Record, Fence] | None = None
         self._from_seq: int | None = None
 
@@ -222,6 +231,8 @@ class Takeovers:
         elif isinstance(body, RestoreDone) and self._fence is not None:
             at, fence = self._fence
             self._fence = None
+            if self._only_mended and not body.actions:
+                return None
             did = f"{len(body.actions)} ran" if body.actions else "nothing to mend"
             count = self._from_seq if self._from_seq is not None else at.seq - 1
             who = f"{fence.holder}, epoch {fence.epoch}, {clock_time(at.at)}"
