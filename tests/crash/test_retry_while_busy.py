@@ -1,11 +1,10 @@
-"""A parked turn is run again only when no other turn runs, in whichever way a person asks for it."""
+"""A parked turn whose question a person answers with a retry runs again only when no other turn runs."""
 
 from __future__ import annotations
 
 import os
 import signal
 
-import pytest
 from tests.support.place import Place
 from tests.support.processes import until
 
@@ -33,14 +32,13 @@ def asked_about_one_while_two_runs(place: Place) -> str:
     return place.journal("job").the(GateOpened).gate
 
 
-@pytest.mark.parametrize("way", ["answer", "retry"])
-def test_a_retry_waits_for_the_running_turn(place: Place, way: str) -> None:
+def test_an_answer_that_means_a_retry_waits_for_the_running_turn(place: Place) -> None:
     gate = asked_about_one_while_two_runs(place)
     owner = place.children[-1]
-    asking = place.start(*(("answer", "job", gate, "retry") if way == "answer" else ("retry", "job", "one")))
+    asking = place.start("answer", "job", gate, "retry")
 
     async def waits(client: Client) -> bool:
-        return any(entry.kind == way for entry in await client.store.pending("job"))
+        return any(entry.kind == "answer" for entry in await client.store.pending("job"))
 
     until(lambda: place.ask(waits), "the command is admitted")
     # Commands are taken in their order: when this one is settled, the owner has looked at the other.
