@@ -1,8 +1,11 @@
 """docs/cli.md is what the commands say of themselves; docs/configuration.md is what the code accepts."""
 
+import ast
 import re
 import runpy
 from pathlib import Path
+
+from tests.cli.support import Shell
 
 import outlast
 from outlast.cli.app import COMMANDS
@@ -22,6 +25,41 @@ def test_an_error_never_sends_anybody_to_a_command_that_is_not_there() -> None:
     named = {name for file in sources for name in re.findall(r"`outlast ([a-z]+)", file.read_text("utf-8"))}
     assert {"resume", "doctor"} <= named
     assert named <= set(COMMANDS)
+
+
+def test_nothing_that_a_user_is_told_points_at_a_page_that_an_installation_has_not_got() -> None:
+    told = []
+    for file in Path(outlast.__file__).parent.rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        prose = {
+            id(statement.value) for statement in ast.walk(tree) if isinstance(statement, ast.Expr)
+        }  # docstrings are for readers of the source
+        told += [
+            f"{file.name}: {node.value}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and id(node) not in prose and "docs/" in str(node.value)
+        ]
+    assert told == []
+    assert "docs/" not in runpy.run_path(str(DOCS / "make_cli.py"))["reference"]()
+
+
+def test_who_has_no_agent_is_told_how_to_get_one(shell: Shell) -> None:
+    shell.config.write_text("")
+    for arguments in (("run", "hello"), ("agents",), ("doctor",)):
+        # A Python that holds the tested codex would find it.
+        ran = shell.process(*arguments, environ=shell.environ | {"PYTHONPATH": str(_without_codex(shell))})
+        told = ran.out + ran.err
+        assert "make agents" in told
+        assert f"describe an agent in {shell.config}: [agents.mine]" in told
+        assert "outlast[codex]" not in told
+
+
+def _without_codex(shell: Shell) -> Path:
+    """A folder that, on the path, hides the wheel of codex."""
+    folder = shell.folder / "hidden"
+    (folder / "codex_cli_bin").mkdir(parents=True, exist_ok=True)
+    (folder / "codex_cli_bin" / "__init__.py").touch()
+    return folder
 
 
 def test_the_example_holds_every_key_and_is_accepted() -> None:

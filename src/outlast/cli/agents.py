@@ -44,7 +44,9 @@ def agents_command(as_json: bool) -> None:
     if as_json:
         screen.json_line(rows)
     elif not rows:
-        screen.note("no agent is configured or installed; docs/configuration.md shows how to describe one")
+        from outlast.cli.advice import how_to_have_an_agent
+
+        screen.note(f"no agent is configured or installed: {how_to_have_an_agent(os.environ)}")
     else:
         _print_table(screen, rows)
 

@@ -22,6 +22,7 @@ def check_agents(patient: Patient) -> Iterator[Finding]:
 
 
 def _programs(patient: Patient) -> Iterator[Finding]:
+    from outlast.cli.advice import how_to_have_an_agent
     from outlast.cli.agents import agent_row
 
     try:
@@ -34,7 +35,7 @@ def _programs(patient: Patient) -> Iterator[Finding]:
             "agents",
             "warning",
             "no agent is configured or installed",
-            'pip install "outlast[codex]", or describe one',
+            how_to_have_an_agent(patient.environ),
         )
     for name, agent in sorted(agents.items()):
         row = agent_row(name, agent)

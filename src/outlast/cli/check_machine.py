@@ -23,7 +23,9 @@ def _platform() -> Iterator[Finding]:
         yield Finding("platform", "ok", f"Linux, Python {version}")
     else:
         yield Finding(
-            "platform", "warning", f"{sys.platform}: weaker than Linux in what docs/platforms.md names"
+            "platform",
+            "warning",
+            f"{sys.platform} is not tested; a dead agent's children are hard to find there",
         )
 
 

@@ -14,7 +14,7 @@ from outlast.errors import InputError, UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def json_option(help_text: str = "Print JSON (docs/cli.md names the fields).") -> Callable[[F], F]:
+def json_option(help_text: str = "Print JSON; its field names are stable.") -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 

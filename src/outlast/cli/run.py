@@ -225,4 +225,6 @@ async def _agent_name(
 def _agents_hint(known: Mapping[str, Agent]) -> str:
     if known:
         return f"there are: {', '.join(sorted(known))}"
-    return "install `outlast[codex]`, or describe an agent in the configuration (docs/configuration.md)"
+    from outlast.cli.advice import how_to_have_an_agent
+
+    return how_to_have_an_agent(os.environ)

@@ -61,18 +61,25 @@ def read_user_file(environ: Mapping[str, str], home: Path | None) -> ConfigFile 
     `OUTLAST_CONFIG` names it; then it must be there. Else `$XDG_CONFIG_HOME/outlast/config.toml`, else
     `~/.config/outlast/config.toml`; without a home there is no such file. Raises ConfigError.
     """
+    path = user_path(environ, home)
+    found = None if path is None else _read(path)
+    named = environ.get("OUTLAST_CONFIG")
+    if found is None and named:
+        raise ConfigError(f"OUTLAST_CONFIG names {named}, which is not there")
+    return found
+
+
+def user_path(environ: Mapping[str, str], home: Path | None) -> Path | None:
+    """Where the user's file is, or would be; None without a home."""
     named = environ.get("OUTLAST_CONFIG")
     if named:
-        found = _read(Path(named))
-        if found is None:
-            raise ConfigError(f"OUTLAST_CONFIG names {named}, which is not there")
-        return found
+        return Path(named)
     base = environ.get("XDG_CONFIG_HOME", "")
     if not base.startswith("/"):  # the XDG specification: relative paths are invalid and ignored
         if home is None:
             return None
         base = str(Path(home, ".config"))
-    return _read(Path(base, "outlast", "config.toml"))
+    return Path(base, "outlast", "config.toml")
 
 
 def read_project_file(workspace: str) -> ConfigFile | None:

@@ -81,7 +81,7 @@ def load_config(environ: Mapping[str, str], workspace: str, flags: Flags = Flags
     a home nor `OUTLAST_STATE_DIR` says where state belongs."""
     from outlast.store.url import default_url
 
-    user_file = read_user_file(environ, _home(environ))
+    user_file = read_user_file(environ, home_of(environ))
     user = FileSettings() if user_file is None else decode_settings(user_file.parse(), str(user_file.path))
     project_file = read_project_file(workspace)
     if project_file is not None and user_file is not None and project_file.path == user_file.path:
@@ -100,7 +100,8 @@ def load_config(environ: Mapping[str, str], workspace: str, flags: Flags = Flags
     )
 
 
-def _home(environ: Mapping[str, str]) -> Path | None:
+def home_of(environ: Mapping[str, str]) -> Path | None:
+    """The user's home; None where there is none."""
     from outlast.store.url import home
 
     try:

@@ -77,7 +77,7 @@ def test_the_wheels_program_is_found_without_importing_it(
 
 @pytest.mark.usefixtures("no_wheel")
 def test_without_a_program_the_error_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="install `outlast\\[codex\\]`"):
+    with pytest.raises(AgentError, match="put `codex` on PATH, or"):
         find_codex(None, {"PATH": str(tmp_path)})
     with pytest.raises(AgentError, match="is not there"):
         find_codex(str(tmp_path / "missing"), {"PATH": ""})

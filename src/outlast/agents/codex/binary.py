@@ -12,6 +12,7 @@ from pathlib import Path
 from outlast.errors import AgentError
 
 _WHEEL = "codex_cli_bin"
+HOW_TO_INSTALL = "put `codex` on PATH, or run `make agents` or `pip install '.[codex]'` in outlast's checkout"
 _ELF = b"\x7fELF"
 _MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
@@ -31,7 +32,7 @@ def find_codex(configured: str | None, environ: Mapping[str, str]) -> Path:
         return wheel
     raise AgentError(
         "codex is not installed: there is no `codex` on PATH and no wheel that carries it",
-        hint="install `outlast[codex]`, or name the program as `binary`",
+        hint=f"{HOW_TO_INSTALL}; or name the program as `binary`",
     )
 
 
