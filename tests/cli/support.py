@@ -67,6 +67,7 @@ class Shell:
         out, err = io.BytesIO(), io.BytesIO()
         before, folder = dict(os.environ), Path.cwd()
         streams = sys.stdin, sys.stdout, sys.stderr
+        hangup = signal.getsignal(signal.SIGHUP)
         sys.stdin, sys.stdout, sys.stderr = (
             io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="\n")
             for stream in (io.BytesIO(stdin), out, err)
@@ -80,6 +81,7 @@ class Shell:
             sys.stderr.flush()
             return Ran(code, out.getvalue(), err.getvalue())
         finally:
+            signal.signal(signal.SIGHUP, hangup)
             sys.stdin, sys.stdout, sys.stderr = streams
             os.environ.clear()
             os.environ.update(before)

@@ -103,9 +103,10 @@ class Conversation:
 
     async def run(self) -> None:
         """Until /detach, the end of input, a second Ctrl-C, SIGTERM or the terminal's hang-up."""
-        view = await self._session.view()
-        self._introduce(view)
+        # Whoever sees a line can count on being heard.
         with listening(self._heard):
+            view = await self._session.view()
+            self._introduce(view)
             self._reader.start()
             shown = asyncio.create_task(self._show(view.seq))
             listened = asyncio.create_task(self._listen())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from types import FrameType
 
 
 class Wish(Enum):
@@ -49,7 +50,8 @@ HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def listening(handler: Callable[[int], None]) -> Iterator[None]:
     """Call `handler` in the running loop for each signal, until the block is left. SIGHUP stays ignored
-    where the parent had it ignored (nohup)."""
+    where the parent had it ignored (nohup), and means nothing from then on: a terminal that closes lets its
+    readers know before it signals, and what is left to do on the way out is not to be cut off by that."""
     loop = asyncio.get_running_loop()
     inherited = {number: signal.getsignal(number) for number in HANDLED}
     taken = [number for number in HANDLED if inherited[number] is not signal.SIG_IGN]
@@ -60,4 +62,8 @@ def listening(handler: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number in taken:
             loop.remove_signal_handler(number)
-            signal.signal(number, inherited[number])
+            signal.signal(number, _overheard if number == signal.SIGHUP else inherited[number])
+
+
+def _overheard(number: int, frame: FrameType | None) -> None:
+    """A handler and not SIG_IGN: programs that are started from here do not inherit it."""
