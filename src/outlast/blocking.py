@@ -36,6 +36,10 @@ class Turn:
         self._portal = portal
         self._turn = turn
 
+    def accepted(self) -> bool:
+        """See `outlast.Turn.accepted`."""
+        return self._portal.run(self._turn.accepted())
+
     def result(self) -> Outcome:
         return self._portal.run(self._turn.result())
 
