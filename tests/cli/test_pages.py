@@ -35,7 +35,7 @@ def test_nothing_that_a_user_is_told_points_at_a_page_that_an_installation_has_n
             id(statement.value) for statement in ast.walk(tree) if isinstance(statement, ast.Expr)
         }  # docstrings are for readers of the source
         told += [
-            f"{file.name}: {node.value}"
+            f"{file.name}: {node.value!r}"
             for node in ast.walk(tree)
             if isinstance(node, ast.Constant) and id(node) not in prose and "docs/" in str(node.value)
         ]
@@ -86,7 +86,7 @@ def test_the_defaults_of_the_example_are_the_defaults() -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     said = decode_settings(tomllib.loads(example), "the page").agents["mine"]
     command = build_agent("mine", said.without(frozenset({"sandbox", "approval"})))
-    assert command == Command(["python3", "agent.py"], env=["MY_KEY"], model="…")
+    assert command == Command(["python3", "./agent.py"], env=["MY_KEY"], model="…")
     codex = build_agent(
         "mine", replace(said.without(frozenset({"command", "stdin", "require_nonce"})), kind="codex")
     )

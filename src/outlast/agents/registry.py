@@ -27,7 +27,7 @@ class Found:
 def discover(environ: Mapping[str, str], agents: Mapping[str, Agent], workspace: str) -> list[Found]:
     """Every agent that can be named, by name; one that could not be launched in `workspace` says why.
     Runs no program."""
-    known = {**_installed(environ), **agents}
+    known = {**installed(environ), **agents}
     return [_look(name, known[name], environ, workspace) for name in sorted(known)]
 
 
@@ -35,10 +35,10 @@ def resolve(name: str, agents: Mapping[str, Agent], environ: Mapping[str, str]) 
     """The agent of this name. Raises AgentNotFoundError, which lists the names that there are."""
     if name in agents:
         return agents[name]
-    installed = _installed(environ)
-    if name in installed:
-        return installed[name]
-    names = sorted({*agents, *installed})
+    by_name = installed(environ)
+    if name in by_name:
+        return by_name[name]
+    names = sorted({*agents, *by_name})
     there = f"there are {', '.join(names)}" if names else "there are none"
     hint = f"add [agents.{name}] to the configuration"
     if name in _BY_NAME:
@@ -58,7 +58,8 @@ def _look(name: str, agent: Agent, environ: Mapping[str, str], workspace: str) -
     return Found(name, agent.kind, versions.get(agent.kind), spec.argv[0])
 
 
-def _installed(environ: Mapping[str, str]) -> dict[str, Agent]:
+def installed(environ: Mapping[str, str]) -> dict[str, Agent]:
+    """The agents that work by name because their program is here."""
     found = ((name, look(environ)) for name, look in _BY_NAME.items())
     return {name: agent for name, agent in found if agent is not None}
 

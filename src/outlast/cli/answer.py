@@ -20,7 +20,6 @@ from outlast.errors import GateNotFoundError
 
 if TYPE_CHECKING:
     from outlast.config import Config
-    from outlast.runtime.client import Client
     from outlast.runtime.handles import Answer
 
 _EXITS = {
@@ -48,38 +47,24 @@ def answer_command(session: str, gate: str, choice: str, as_json: bool) -> int:
 
 
 async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -> int:
+    from outlast.runtime.awaiting import resolution
+
     name, gate_typed, choice_typed = typed
     async with open_client(config) as client:
         session = client.session(await speakable(client.store, name))
-        gates = await session.gates()
-        found = find_gate(gate_typed, [gate.id for gate in gates])
-        if found is None:
-            answer = await _earlier(client, session.id, gate_typed)
-        else:
-            (gate,) = [gate for gate in gates if gate.id == found]
-            answer = await session.answer(found, choice_of(choice_typed, gate.choices), by=_user())
+        gates = {gate.id: gate for gate in await session.gates()}
+        found = find_gate(gate_typed, list(gates))
+        if found is not None:
+            choice_typed = choice_of(choice_typed, gates[found].choices)
+        elif await resolution(client, session.id, gate_typed) is None:
+            raise GateNotFoundError(
+                f"session {session.id} has no open question {gate_typed!r}",
+                hint=f"`outlast show {session.id}` lists them",
+                session_id=session.id,
+            )
+        answer = await session.answer(found or gate_typed, choice_typed, by=_user())
     _tell(screen, session.id, answer)
     return _EXITS[answer.result]
-
-
-async def _earlier(client: Client, session: str, gate: str) -> Answer:
-    """What became of a question that is not open any more, by its whole id. Raises GateNotFoundError if
-    there never was one."""
-    from outlast.journal import read_records
-    from outlast.records.types import GateResolved
-    from outlast.runtime.handles import Answer
-
-    async for record in read_records(client.store, session):
-        body = record.body
-        if isinstance(body, GateResolved) and body.gate == gate:
-            if body.reason == "expired":
-                return Answer("expired")
-            return Answer("taken" if body.reason in ("answered", "policy") else "gone", body.by)
-    raise GateNotFoundError(
-        f"session {session} has no open question {gate!r}",
-        hint=f"`outlast show {session}` lists them",
-        session_id=session,
-    )
 
 
 def _tell(screen: Screen, session: str, answer: Answer) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from outlast.agents import Codex, Command
+from outlast.agents.registry import installed
 from outlast.config.settings import DURATIONS, AgentSettings
-from outlast.errors import AgentError, ConfigError
+from outlast.errors import ConfigError
 
 if TYPE_CHECKING:
     from outlast.agents.contract import Agent
@@ -19,10 +20,8 @@ _CODEX_ONLY = ("sandbox", "approval")
 def build_agents(settings: Mapping[str, AgentSettings], environ: Mapping[str, str]) -> dict[str, Agent]:
     """Every configured agent, and those that work by name because they are installed. Raises ConfigError
     naming the agent."""
-    agents = {name: build_agent(name, said) for name, said in settings.items()}
-    if "codex" not in agents and codex_is_here(environ):
-        agents["codex"] = Codex()
-    return agents
+    configured = {name: build_agent(name, said) for name, said in settings.items()}
+    return installed(environ) | configured
 
 
 def build_agent(name: str, said: AgentSettings) -> Agent:
@@ -33,20 +32,9 @@ def build_agent(name: str, said: AgentSettings) -> Agent:
         raise ConfigError(f"agent {name}: {error.message}", hint=error.hint) from None
 
 
-def codex_is_here(environ: Mapping[str, str]) -> bool:
-    """Whether codex is on PATH or in the installed wheel."""
-    from outlast.agents.codex.binary import find_codex
-
-    try:
-        find_codex(None, environ)
-    except AgentError:
-        return False
-    return True
-
-
 def _command(said: AgentSettings) -> Agent:
     if said.command is None:
-        raise ConfigError("it has no `command`", hint='for example command = ["python3", "agent.py"]')
+        raise ConfigError("it has no `command`", hint='for example command = ["python3", "./agent.py"]')
     _refuse(said, _CODEX_ONLY, "codex")
     return Command(said.command, **_shared(said), **_said(said, _COMMAND_ONLY))
 

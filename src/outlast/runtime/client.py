@@ -13,6 +13,7 @@ from outlast.ids import new_id
 from outlast.runtime.actor import SessionActor
 from outlast.runtime.backing import Delta
 from outlast.runtime.handles import Session
+from outlast.runtime.home import absolute
 from outlast.store.contract import Store
 from outlast.store.url import default_url, open_store
 
@@ -46,8 +47,7 @@ class Client:
 
     def session(self, session: str | None = None, *, workspace: str | Path | None = None) -> Session:
         """A handle: no I/O. Without an id it is a new session."""
-        absolute = None if workspace is None else str(Path(workspace).expanduser().absolute())
-        return Session(self, session or new_id(), absolute)
+        return Session(self, session or new_id(), absolute(workspace))
 
     # --- what a handle asks for (runtime.backing.Backing) ----------------------------------------
 

@@ -1,4 +1,4 @@
-"""What of this machine a runtime uses: who the machine is, and the secret behind prompts' nonces."""
+"""What of this machine a runtime uses: its name, its folders, and the secret behind prompts' nonces."""
 
 from __future__ import annotations
 
@@ -37,3 +37,8 @@ def secret(folder: Path) -> bytes:
     finally:
         draft.unlink()
     return fresh
+
+
+def absolute(workspace: str | Path | None) -> str | None:
+    """A workspace as it is kept: `~` is the home, a relative path is meant from the current folder."""
+    return None if workspace is None else str(Path(workspace).expanduser().absolute())

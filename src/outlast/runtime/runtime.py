@@ -26,7 +26,7 @@ from outlast.restore.plan import RestorePlan
 from outlast.runtime.actor import SessionActor
 from outlast.runtime.backing import Delta
 from outlast.runtime.handles import Session
-from outlast.runtime.home import machine_id, secret
+from outlast.runtime.home import absolute, machine_id, secret
 from outlast.runtime.policy import GateChoice, ask, policy_of
 from outlast.store.contract import Store
 from outlast.store.url import default_url, open_store
@@ -95,7 +95,7 @@ class Runtime:
 
     def session(self, session: str | None = None, *, workspace: str | Path | None = None) -> Session:
         """A handle: no I/O, no ownership. Without an id it is a new session."""
-        return Session(self, session or new_id(), _absolute(workspace))
+        return Session(self, session or new_id(), absolute(workspace))
 
     async def plan_restore(self, session: str) -> RestorePlan:
         """What a restore would do now; changes nothing. Raises SessionNotFoundError, IntegrityError."""
@@ -253,7 +253,3 @@ class Runtime:
                 "this Runtime was made by the parent process; ownership is not inherited by a fork",
                 hint="make a Runtime in the child",
             )
-
-
-def _absolute(workspace: str | Path | None) -> str | None:
-    return None if workspace is None else str(Path(workspace).expanduser().absolute())
