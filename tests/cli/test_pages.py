@@ -3,6 +3,8 @@
 import ast
 import re
 import runpy
+import shlex
+import sys
 from pathlib import Path
 
 from tests.cli.support import Shell
@@ -60,6 +62,26 @@ def _without_codex(shell: Shell) -> Path:
     (folder / "codex_cli_bin").mkdir(parents=True, exist_ok=True)
     (folder / "codex_cli_bin" / "__init__.py").touch()
     return folder
+
+
+def test_the_agent_in_twenty_lines_runs_as_it_is_written(shell: Shell) -> None:
+    text = (DOCS / "agents.md").read_text(encoding="utf-8")
+    section = text.partition("### An agent in twenty lines")[2].partition("\n### ")[0]
+    shell.environ["PATH"] = f"{Path(sys.executable).parent}:{shell.environ['PATH']}"
+    for language, name in (("python", "agent.py"), ("toml", "outlast.toml")):
+        code = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)[0]
+        (shell.folder / name).write_text(code)
+    assert len((shell.folder / "agent.py").read_text().splitlines()) <= 20
+    (commands,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    for command in commands.splitlines():
+        outlast_, *arguments = shlex.split(command)
+        assert outlast_ == "outlast"
+        ran = shell.process(*arguments)
+        assert ran.code == 0, ran
+    assert ran.out == "You said: hello\n"
+    below = shell.folder / "below"
+    below.mkdir()
+    assert shell.process(*arguments, "--workspace", str(below)).out == "You said: hello\n"
 
 
 def test_the_example_holds_every_key_and_is_accepted() -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from outlast.config.files import ConfigFile, read_project_file, read_user_file
 from outlast.config.settings import AgentSettings, FileSettings, decode_settings
 from outlast.config.trust import Trust, TrustState
@@ -82,7 +84,7 @@ def load_config(environ: Mapping[str, str], workspace: str, flags: Flags = Flags
     from outlast.store.url import default_url
 
     user_file = read_user_file(environ, home_of(environ))
-    user = FileSettings() if user_file is None else decode_settings(user_file.parse(), str(user_file.path))
+    user = FileSettings() if user_file is None else _said(user_file)
     project_file = read_project_file(workspace)
     if project_file is not None and user_file is not None and project_file.path == user_file.path:
         project_file = None
@@ -122,13 +124,21 @@ def _project(file: ConfigFile | None, environ: Mapping[str, str]) -> tuple[FileS
         return FileSettings(), None
     state = _trust_state(file, environ)
     if state is TrustState.TRUSTED:
-        return decode_settings(file.parse(), str(file.path)), Project(file, state)
+        return _said(file), Project(file, state)
     try:
-        said = decode_settings(file.parse(), str(file.path))
+        said = _said(file)
     except ConfigError as error:
         # A clone must not break every command in its folder either.
         return FileSettings(), Project(file, state, problem=str(error))
     return _harmless(said), Project(file, state, left_out=_left_out(said), programs=_programs(said))
+
+
+def _said(file: ConfigFile) -> FileSettings:
+    """What the file says, its relative paths as they are meant. Raises ConfigError."""
+    said = decode_settings(file.parse(), str(file.path))
+    return msgspec.structs.replace(
+        said, agents={name: agent.beside(file.folder) for name, agent in said.agents.items()}
+    )
 
 
 def _trust_state(file: ConfigFile, environ: Mapping[str, str]) -> TrustState:

@@ -3,8 +3,10 @@ default."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -21,6 +23,9 @@ LATER_KINDS = ("claude", "opencode", "gemini", "acp", "native")
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+_BESIDE = ("./", "../")
+_PLACED = (*_BESIDE, "/", "~")
+"""Beginnings of a path that say from where it counts."""
 DURATIONS = ("idle_timeout", "total_timeout", "idle_park", "orphan_grace")
 
 
@@ -53,6 +58,16 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def without(self, names: frozenset[str]) -> AgentSettings:
         return msgspec.structs.replace(self, **dict.fromkeys(names))
+
+    def beside(self, folder: Path) -> AgentSettings:
+        """The same, its `command` as it is meant in a file of `folder`: words that begin with `./` or `../`, and
+        a program by a relative path, lie there and not in whatever folder the agent will work in."""
+        if not self.command:
+            return self
+        program, *arguments = self.command
+        words = [program if program.startswith(_PLACED) or "/" not in program else f"./{program}", *arguments]
+        meant = (os.path.normpath(folder / word) if word.startswith(_BESIDE) else word for word in words)
+        return msgspec.structs.replace(self, command=tuple(meant))
 
     def says(self, names: frozenset[str]) -> list[str]:
         return [name for name in self.__struct_fields__ if name in names and getattr(self, name) is not None]

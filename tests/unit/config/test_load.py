@@ -120,6 +120,34 @@ def _nobody(uid: int) -> None:
 # --- agents ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ('["python3", "./agent.py", "-v"]', ("python3", "{folder}/agent.py", "-v")),
+        ('["../bin/agent"]', ("{above}/bin/agent",)),
+        ('["tools/agent", "tools/data"]', ("{folder}/tools/agent", "tools/data")),
+        ('[".tools/agent"]', ("{folder}/.tools/agent",)),
+        ('["agent", "agent.py", "https://x/y"]', ("agent", "agent.py", "https://x/y")),
+        ('["/opt/agent", "../x"]', ("/opt/agent", "{above}/x")),
+    ],
+)
+def test_a_relative_path_of_a_command_lies_beside_the_file_that_says_it(
+    place: Place, said: str, meant: tuple[str, ...]
+) -> None:
+    place.own(f'[agents.mine]\nkind = "command"\ncommand = {said}\n')
+    place.trust()
+    expected = tuple(word.format(folder=place.project, above=place.project.parent) for word in meant)
+    for workspace in (place.project, place.project / "src"):
+        assert load_config(place.environ, str(workspace)).agents()["mine"] == Command(expected)
+
+
+def test_who_is_asked_to_trust_a_file_sees_the_paths_as_they_are_meant(place: Place) -> None:
+    place.own('[agents.mine]\nkind = "command"\ncommand = ["./agent"]\n')
+    project = load_config(place.environ, str(place.project / "src")).project
+    assert project is not None
+    assert project.programs == (f"mine: {place.project}/agent",)
+
+
 def test_codex_works_by_name_when_it_is_on_path(place: Place, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "codex"
     program.parent.mkdir()
@@ -235,7 +263,7 @@ def test_a_projects_programs_count_only_in_a_trusted_folder(place: Place) -> Non
     place.trust()
     trusted = load_config(place.environ, str(place.project))
     assert isinstance(trusted.agents()["theirs"], Command)
-    assert trusted.agents()["mine"].command == ("./evil.sh",)  # type: ignore[attr-defined]
+    assert trusted.agents()["mine"].command == (f"{place.project}/evil.sh",)  # type: ignore[attr-defined]
     assert trusted.store_url == "sqlite:///tmp/theirs.db"
     assert trusted.notices == ()
 
