@@ -73,15 +73,15 @@ def test_the_agent_in_twenty_lines_runs_as_it_is_written(shell: Shell) -> None:
         (shell.folder / name).write_text(code)
     assert len((shell.folder / "agent.py").read_text().splitlines()) <= 20
     (commands,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
-    for command in commands.splitlines():
-        outlast_, *arguments = shlex.split(command)
-        assert outlast_ == "outlast"
-        ran = shell.process(*arguments)
-        assert ran.code == 0, ran
-    assert ran.out == "You said: hello\n"
+    trust, run = (shlex.split(command) for command in commands.splitlines())
+    assert trust == ["outlast", "trust"]
+    assert run[0] == "outlast"
+    assert shell.process(*trust[1:]).code == 0
+    ran = shell.process(*run[1:])
+    assert (ran.code, ran.out) == (0, "You said: hello\n")
     below = shell.folder / "below"
     below.mkdir()
-    assert shell.process(*arguments, "--workspace", str(below)).out == "You said: hello\n"
+    assert shell.process(*run[1:], "--workspace", str(below)).out == "You said: hello\n"
 
 
 def test_the_example_holds_every_key_and_is_accepted() -> None:

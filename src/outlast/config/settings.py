@@ -60,8 +60,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return msgspec.structs.replace(self, **dict.fromkeys(names))
 
     def beside(self, folder: Path) -> AgentSettings:
-        """The same, its `command` as it is meant in a file of `folder`: words that begin with `./` or `../`, and
-        a program by a relative path, lie there and not in whatever folder the agent will work in."""
+        """The same, its `command` as it is meant in a file of `folder`: words that begin with `./` or `../`,
+        and a program by a relative path, lie there and not in whatever folder the agent will work in."""
         if not self.command:
             return self
         program, *arguments = self.command
