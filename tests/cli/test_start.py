@@ -12,13 +12,16 @@ from outlast.cli.app import COMMANDS, cli
 HEAVY = ("asyncio", "rich", "psutil", "outlast.journal", "outlast.runtime", "tomllib")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["ls"], ["ls", "--json"]])
-def test_help_and_ls_import_no_event_loop(shell: Shell, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "more"),
+    [(["--help"], ("msgspec", "hashlib", "outlast.store")), (["ls"], ("hashlib",)), (["ls", "--json"], ())],
+)
+def test_help_and_ls_import_no_event_loop(shell: Shell, arguments: list[str], more: tuple[str, ...]) -> None:
     shell.run("run", "-a", "scripted", "hello")
     shell.environ["OUTLAST_CONFIG"] = ""
     program = (
         "import sys; from outlast.cli import main; code = main(sys.argv[1:]);"
-        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr); sys.exit(code)"
+        f"print([name for name in {HEAVY + more!r} if name in sys.modules], file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],

@@ -14,6 +14,7 @@ from outlast.cli.exits import Exit
 from outlast.cli.gates import choice_of, find_gate
 from outlast.cli.options import json_option, not_empty, session_argument
 from outlast.cli.output import Screen, visible
+from outlast.cli.present import way_back_command
 from outlast.cli.shapes import ResultLine
 from outlast.cli.stored import loaded_config
 from outlast.errors import GateNotFoundError
@@ -73,7 +74,7 @@ def _tell(screen: Screen, session: str, answer: Answer) -> None:
         return
     text = {
         "answered": "answered",
-        "queued": f"kept for the session's next owner: outlast resume {session}",
+        "queued": f"kept for the session's next owner: {way_back_command(session)}",
         "taken": f"too late: already answered{f' by {answer.by}' if answer.by else ''}",
         "expired": "too late: the question has expired",
         "gone": "too late: the agent does not wait for it any more",

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from outlast.cli.exits import Exit
-from outlast.cli.failures import ErrorLine, Failure, failure_of
 from outlast.cli.output import open_missing_streams, point_at_nothing, reader_gone, speak_utf8
+
+if TYPE_CHECKING:
+    from outlast.cli.failures import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,9 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _report(_usage_failure(error), options)
     except click.exceptions.Abort:
-        return _report(failure_of(KeyboardInterrupt()), options)
+        return _report(_failure(KeyboardInterrupt()), options)
     except KeyboardInterrupt as error:
-        return _report(failure_of(error), options)
+        return _report(_failure(error), options)
     except Exception as error:  # noqa: BLE001 - the edge: every error ends here, told in one line
         if isinstance(error, BrokenPipeError) and reader_gone(sys.stdout):
             point_at_nothing(sys.stdout)
@@ -120,7 +122,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
             import traceback
 
             traceback.print_exc()
-        return _report(failure_of(error), options)
+        return _report(_failure(error), options)
     return int(code)
 
 
@@ -136,7 +138,15 @@ def _call(arguments: list[str]) -> int:
     return result if isinstance(result, int) else Exit.OK
 
 
+def _failure(error: BaseException) -> Failure:
+    from outlast.cli.failures import failure_of
+
+    return failure_of(error)
+
+
 def _usage_failure(error: click.ClickException) -> Failure:
+    from outlast.cli.failures import ErrorLine, Failure
+
     context = getattr(error, "ctx", None)
     path = context.command_path if isinstance(context, click.Context) else "outlast"
     hint = f"`{path} --help` shows how to call it"

@@ -14,6 +14,7 @@ from outlast.cli.contact import open_client, open_runtime, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.options import json_option, session_argument, turn_argument
 from outlast.cli.output import Screen, visible
+from outlast.cli.present import way_back_command
 from outlast.cli.shapes import ResultLine
 from outlast.cli.stored import loaded_config
 from outlast.errors import TurnNotFoundError
@@ -164,7 +165,7 @@ def _tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
         text = {
             "done": said.done,
             "too_late": said.too_late,
-            "queued": f"kept for the session's next owner: outlast resume {session}",
+            "queued": f"kept for the session's next owner: {way_back_command(session)}",
         }.get(settled.result, f"refused: {settled.detail}")
         screen.out.line(visible(text))
     if settled.result in ("done", "queued"):

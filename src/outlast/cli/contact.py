@@ -40,6 +40,18 @@ async def speakable(store: Store, name: str) -> str:
     return session
 
 
+async def lives_elsewhere(runtime: Runtime, session: str) -> bool:
+    """Whether another process owns the session. Asked on the way out: not knowing is no."""
+    from outlast.errors import OutlastError
+
+    if runtime.actor(session) is not None:
+        return False
+    try:
+        return await runtime.store.holder(session) is not None
+    except OutlastError:
+        return False
+
+
 def own_label() -> str:
     """How other processes name this one: host, pid and command, without the command's arguments, which may
     be private."""

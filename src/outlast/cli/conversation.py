@@ -122,7 +122,8 @@ class Conversation:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 self._reader.stop()
         self._say("left; the session goes on")
-        self._presenter.way_back(self._session.id)
+        owned = await self._client.store.holder(self._session.id) is not None
+        self._presenter.way_back(self._session.id, owned=owned)
 
     # --- showing --------------------------------------------------------------------------------
 

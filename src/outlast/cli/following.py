@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from outlast.cli.console import can_ask
+from outlast.cli.contact import lives_elsewhere
 from outlast.cli.deciding import Decider
 from outlast.cli.failures import DetachedError, WaitingForAnswerError
 from outlast.cli.gates import Approve, OpenQuestion
 from outlast.cli.output import Screen, visible
-from outlast.cli.present import Presenter
+from outlast.cli.present import Presenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
 from outlast.cli.text import first_line
 from outlast.records.envelope import Record
@@ -21,6 +23,7 @@ from outlast.runtime.awaiting import TERMINALS
 
 if TYPE_CHECKING:
     from outlast.runtime.handles import Session
+    from outlast.runtime.runtime import Runtime
     from outlast.store.contract import Store
 
 T = TypeVar("T")
@@ -34,6 +37,7 @@ class Watch:
     presenter: Presenter
     decider: Decider
     screen: Screen
+    owned_elsewhere: Callable[[], Awaitable[bool]]
     questions: tuple[OpenQuestion, ...] = ()
     """Those that are open where the showing begins."""
     turn: str | None = None
@@ -140,11 +144,15 @@ class Attendance:
         if self._after is not None:
             await self._after(record)
 
-    def raise_if_asked(self) -> None:
+    async def raise_if_asked(self) -> None:
         """Raises WaitingForAnswerError if a parked turn waits for an answer now that all else is done."""
         open_ones = (*(self._past or {}).values(), *self._watch.decider.parked.values())
         for question in open_ones:
-            raise waiting_error(self._watch.session.id, question)
+            raise await self._waiting(question)
+
+    async def _waiting(self, question: OpenQuestion) -> WaitingForAnswerError:
+        owned = await self._watch.owned_elsewhere()
+        return waiting_error(self._watch.session.id, question, owned=owned)
 
     async def _attend(self, working: asyncio.Task[T], shown: asyncio.Task[None]) -> T:
         stuck = self._watch.decider.stuck
@@ -165,7 +173,7 @@ class Attendance:
                         raise DetachedError("left before the end; the agent goes on under its shim")
                     wish = asyncio.create_task(self._wishes.get())
                 if stuck.done():
-                    raise waiting_error(self._watch.session.id, stuck.result())
+                    raise await self._waiting(stuck.result())
         finally:
             wish.cancel()
 
@@ -186,15 +194,16 @@ class Attendance:
         # Else it is settled when the turn's end is seen: until then a second Ctrl-C means "leave".
 
 
-def waiting_error(session: str, question: OpenQuestion) -> WaitingForAnswerError:
-    """What a command says that ends because a question is open."""
+def waiting_error(session: str, question: OpenQuestion, *, owned: bool = False) -> WaitingForAnswerError:
+    """What a command says that ends because a question is open; `owned`: somebody else runs the session."""
     from shlex import quote
 
     names = "|".join(choice.id for choice in question.choices) or "TEXT"
     command = f"outlast answer {quote(session)} {quote(question.gate)} {names}"
+    after = "" if owned else f", then `{way_back_command(session)}`"
     return WaitingForAnswerError(
         f"the agent waits for an answer: {first_line(visible(question.question))}",
-        hint=f"answer with `{command}`, then `outlast resume {quote(session)}`",
+        hint=f"answer with `{command}`{after}",
         session_id=session,
     )
 
@@ -229,7 +238,7 @@ class Showing:
     approve: Approve
     presenter: Presenter
     screen: Screen
-    store: Store
+    runtime: Runtime
     position: Position
 
 
@@ -256,7 +265,9 @@ def attendance_of(session: Session, showing: Showing, *, turn: str | None = None
     """Attend to a session with the person, the rules and the streams of this command."""
     progress = Progress(showing.position.seq)
     ask = can_ask() and not showing.screen.as_json
-    elsewhere = _Elsewhere(showing.store, session, progress)
+    elsewhere = _Elsewhere(showing.runtime.store, session, progress)
     decider = Decider(elsewhere, showing.approve, showing.screen, ask=ask)
     questions = showing.position.questions
-    return Attendance(Watch(session, showing.presenter, decider, showing.screen, questions, turn), progress)
+    owned = partial(lives_elsewhere, showing.runtime, session.id)
+    watch = Watch(session, showing.presenter, decider, showing.screen, owned, questions, turn)
+    return Attendance(watch, progress)

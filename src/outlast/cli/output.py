@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from io import TextIOWrapper
 from typing import TextIO
 
-import msgspec
-
 _GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
 """The reader closed the pipe, or the terminal hung up."""
 
@@ -82,10 +80,10 @@ class Screen:
         self.as_json = as_json
 
     def json_line(self, value: object) -> None:
-        self.out.write(msgspec.json.encode(value).decode("utf-8") + "\n")
+        self.out.write(_json(value) + "\n")
 
     def err_json_line(self, value: object) -> None:
-        self.err.line(msgspec.json.encode(value).decode("utf-8"))
+        self.err.line(_json(value))
 
     def note(self, text: str) -> None:
         """One line of progress or advice; with `--json` a JSON line, so that all of stderr can be parsed."""
@@ -101,6 +99,12 @@ class Screen:
         for channel in (self.out, self.err):
             if channel.is_terminal:
                 channel.leave()
+
+
+def _json(value: object) -> str:
+    import msgspec
+
+    return msgspec.json.encode(value).decode("utf-8")
 
 
 def _is_terminal(stream: TextIO) -> bool:

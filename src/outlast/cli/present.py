@@ -27,8 +27,8 @@ class Presenter(Protocol):
 
     def outcome(self, outcome: Outcome) -> None: ...
 
-    def way_back(self, session: str) -> None:
-        """How to come back to the session, at every exit."""
+    def way_back(self, session: str, *, owned: bool) -> None:
+        """How to come back to the session, at every exit; `owned`: somebody else runs it."""
         ...
 
 
@@ -66,8 +66,8 @@ class JsonPresenter:
         self._screen.json_line(to_json(outcome))
         self._between = []
 
-    def way_back(self, session: str) -> None:
-        self._screen.err_json_line(WayBackLine(session, way_back_command(session)))
+    def way_back(self, session: str, *, owned: bool) -> None:
+        self._screen.err_json_line(WayBackLine(session, way_back_command(session, owned=owned)))
 
 
 class TextPresenter:
@@ -121,9 +121,9 @@ class TextPresenter:
         elif outcome.outcome == "cancelled":
             self._note("cancelled; the queue is held")
 
-    def way_back(self, session: str) -> None:
+    def way_back(self, session: str, *, owned: bool) -> None:
         self._end_words()
-        self._note(f"to come back: {way_back_command(session)}", dim=True)
+        self._note(f"to come back: {way_back_command(session, owned=owned)}", dim=True)
 
     def _follow_input(self, record: Record) -> None:
         """An input that joined a running turn has that turn's words as its result."""
@@ -152,8 +152,9 @@ class TextPresenter:
         self._screen.note(self._screen.err.dim(shown) if dim else shown)
 
 
-def way_back_command(session: str) -> str:
-    """The command line that restores the session, ready to be pasted."""
+def way_back_command(session: str, *, owned: bool = False) -> str:
+    """The command line that leads back to the session, ready to be pasted: one that somebody runs is joined,
+    any other restored."""
     from shlex import quote
 
-    return f"outlast resume {quote(session)}"
+    return f"outlast {'attach' if owned else 'resume'} {quote(session)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from outlast.cli.contact import open_runtime, speakable
+from outlast.cli.contact import lives_elsewhere, open_runtime, speakable
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen
 
@@ -58,15 +58,15 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
             runtime.restore(found, wait=wait, take_over=take_over), f"restoring session {found}", screen
         )
         presenter = JsonPresenter(screen) if screen.as_json else TextPresenter(screen)
-        attendance = attendance_of(session, Showing("ask", presenter, screen, runtime.store, position))
+        attendance = attendance_of(session, Showing("ask", presenter, screen, runtime, position))
         blocks = Blocks(session.id, runtime.store, presenter)
         attendance.on_record(blocks.before, blocks.after)
         try:
             end = await attendance.attend(_drain(runtime, session, attendance))
             await blocks.finish(end)
-            attendance.raise_if_asked()
+            await attendance.raise_if_asked()
         finally:
-            presenter.way_back(session.id)
+            presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
         return blocks.exit_code()
 
 

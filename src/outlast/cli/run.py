@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from outlast.cli.contact import open_runtime
+from outlast.cli.contact import lives_elsewhere, open_runtime
 from outlast.cli.exits import exit_of_outcome
 from outlast.cli.failures import DetachedError, WaitingForAnswerError
 from outlast.cli.gates import Approve
@@ -124,10 +124,10 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
         presenter = JsonPresenter(screen) if request.as_json else TextPresenter(screen, only_turn=turn.id)
         presenter.accepted(session.id, turn.id)
         try:
-            showing = Showing(request.approve, presenter, screen, runtime.store, position)
+            showing = Showing(request.approve, presenter, screen, runtime, position)
             return await _attend(runtime, session, turn, showing)
         finally:
-            presenter.way_back(session.id)
+            presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
 
 
 async def _attend(runtime: Runtime, session: Session, turn: Turn, showing: Showing) -> int:

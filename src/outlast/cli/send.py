@@ -11,6 +11,7 @@ import click
 from outlast.cli.contact import open_client, speakable
 from outlast.cli.options import json_option, prompt_argument, read_prompt, session_argument
 from outlast.cli.output import Screen
+from outlast.cli.present import way_back_command
 from outlast.cli.shapes import AcceptedLine
 from outlast.cli.stored import loaded_config
 from outlast.cli.text import short
@@ -66,4 +67,4 @@ async def _send(config: Config, screen: Screen, name: str, given: Input) -> None
     else:
         screen.out.line(f"queued as turn {short(turn.id)} of session {session.id}")
     if not owned:
-        screen.note(f"nobody runs this session now: outlast resume {session.id}")
+        screen.note(f"nobody runs this session now: {way_back_command(session.id)}")

@@ -14,6 +14,7 @@ from outlast.cli.exits import Exit, exit_of_outcome
 from outlast.cli.failures import NobodyRunsItError
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
+from outlast.cli.present import way_back_command
 from outlast.cli.stored import loaded_config
 from outlast.errors import SessionNotFoundError
 
@@ -72,14 +73,14 @@ async def _quiet(client: Client, session: Session) -> None:
             row = await _row(client, session.id)
             busy = await _busy(client, row)
             if row.entry.open_gates and (row.entry.state == "waiting" or not busy):
-                await _raise_waiting(session)
+                await _raise_waiting(session, owned=row.owner is not None)
             if not busy:
                 return
             unowned = 0 if row.owner else unowned + 1
             if unowned >= PATIENCE:
                 raise NobodyRunsItError(
                     f"session {session.id} has work left and nobody runs it",
-                    hint=f"outlast resume {session.id}",
+                    hint=way_back_command(session.id),
                     session_id=session.id,
                 )
             with suppress(TimeoutError):
@@ -94,13 +95,14 @@ async def _row(client: Client, session: str) -> Listed:
     return found
 
 
-async def _raise_waiting(session: Session) -> None:
+async def _raise_waiting(session: Session, *, owned: bool) -> None:
     """Raises WaitingForAnswerError unless the question has just been answered."""
     from outlast.cli.following import waiting_error
     from outlast.cli.gates import OpenQuestion
 
     for gate in await session.gates():
-        raise waiting_error(session.id, OpenQuestion(gate.id, gate.kind, gate.question, gate.choices))
+        question = OpenQuestion(gate.id, gate.kind, gate.question, gate.choices)
+        raise waiting_error(session.id, question, owned=owned)
 
 
 async def _busy(client: Client, row: Listed) -> bool:

@@ -3,7 +3,6 @@ used."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,6 +33,8 @@ class ConfigFile:
 
     @property
     def digest(self) -> str:
+        import hashlib
+
         return hashlib.sha256(self.data).hexdigest()
 
     def parse(self) -> dict[str, object]:

@@ -7,7 +7,6 @@ other's answers.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from enum import Enum
@@ -77,5 +76,7 @@ class Trust:
         return self._path_of(file.folder)
 
     def _path_of(self, folder: Path) -> Path:
+        import hashlib
+
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()
         return self.state_dir / "trust" / f"{name}.json"
