@@ -2,6 +2,7 @@
 
 import os
 import pty
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -71,7 +72,33 @@ def test_ctrl_c_cancels_and_ctrl_d_leaves(shell: Shell, owner: "subprocess.Popen
     terminal.sees("interrupted (cancelled)")
     terminal.type(b"\x04")
     assert terminal.process.wait(30) == 0
+    terminal.sees("to come back: outlast resume s")
     terminal.close()
+
+
+def test_who_leaves_a_session_that_somebody_runs_comes_back_by_attach(
+    shell: Shell, owner: "subprocess.Popen[str]"
+) -> None:
+    terminal = Terminal(shell, "s")
+    terminal.sees("at work")
+    terminal.type(b"/detach\n")
+    assert terminal.process.wait(30) == 0
+    terminal.sees("to come back: outlast attach s")
+    terminal.close()
+    second = shell.start("run", "--session", "s", "[[say:mine]]")
+    until(lambda: shell.sessions()[0]["queued"] == 1, "the second input to be queued")
+    os.kill(second.pid, signal.SIGTERM)
+    _, err = second.communicate(timeout=30)
+    assert "to come back: outlast attach s" in err
+    (shell.folder / "go").touch()
+    until(lambda: shell.sessions()[0]["open_gates"] == 1, "the question")
+    third = shell.run("run", "--session", "s", "[[say:more]]")
+    assert third.code == 6
+    assert "answer with `outlast answer s" in third.err
+    assert "resume" not in third.err
+    waited = shell.run("wait", "s")
+    assert waited.code == 6
+    assert "resume" not in waited.err
 
 
 def test_leaving_does_nothing_to_the_session(shell: Shell, owner: "subprocess.Popen[str]") -> None:
