@@ -34,6 +34,6 @@ async def read_on(
     """Fold all that the spool holds now. `flush` makes durable what the merger has as often as that grows too
     large; the rest stays there. Raises SpoolLost when what came before the damage is folded."""
     while take_in(host, merger, show):
+        await asyncio.sleep(0)
         if merger.full:
             await flush()
-        await asyncio.sleep(0)

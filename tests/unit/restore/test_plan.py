@@ -11,12 +11,20 @@ from outlast.agents.contract import ExitInfo, TurnEnded
 from outlast.ids import derived_id
 from outlast.records.codec import encode_body, record_of, row_of
 from outlast.records.envelope import Draft, Stamp
-from outlast.records.types import Fence, InputReserved, RestoreDone, RestoreStarted, TurnAttached
+from outlast.records.types import (
+    CallObserved,
+    Fence,
+    InputReserved,
+    RestoreDone,
+    RestoreStarted,
+    TurnAttached,
+)
 from outlast.restore.facts import AgentFacts, Facts, Landing
 from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
 from outlast.state.fold import apply, digest, fold
 from outlast.state.model import State
+from outlast.state.turn_rules import OPEN_CALLS
 from outlast.testing.journals import GeneratedJournal, JournalBuilder, journals
 from outlast.turns.steering import Unlanded
 from outlast.turns.terminal import Ending, close
@@ -101,6 +109,16 @@ def test_the_evidence_names_what_was_seen_and_the_calls_without_outcome() -> Non
     assert "signal 9" in turn.evidence
     assert "the input was written" in turn.evidence
     assert "shell" in turn.evidence
+
+
+def test_the_evidence_of_very_many_calls_stays_short() -> None:
+    builder = JournalBuilder().running("t")
+    names = (f"{n} {'x' * 500}" for n in range(OPEN_CALLS + 7))
+    builder.add(*(CallObserved(call=name, name=name, status="started") for name in names), turn="t")
+    state = builder.state()
+    (turn,) = plan(state, facts(state, **DEAD, landing="written")).turns
+    assert "(1007 calls)" in turn.evidence
+    assert len(turn.evidence) < 2000
 
 
 def test_the_evidence_names_the_inputs_that_were_to_join() -> None:

@@ -6,7 +6,7 @@ from outlast.records import types as t
 from outlast.records.envelope import Cursor, Draft
 from outlast.state.fold import digest
 from outlast.state.model import Answered
-from outlast.state.turn_rules import RETRYABLE
+from outlast.state.turn_rules import OPEN_CALLS, RETRYABLE
 from outlast.testing.journals import JournalBuilder, bodies
 
 RETURNED_A = t.InputReturned(request_id="a", evidence="no input frame")
@@ -139,6 +139,18 @@ def test_no_trace_call(journal: JournalBuilder) -> None:
         journal.add(t.CallObserved(call=call, name="sh", status="started"), turn="a")
     journal.add(t.CallObserved(call="c1", name="sh", status="failed"), turn="a").crash(2)
     assert journal.state().open_turns["a"].open_calls == {"c2": "sh"}
+
+
+def test_a_turn_knows_many_calls_by_name_and_very_many_by_their_count(journal: JournalBuilder) -> None:
+    journal.running("a")
+    for n in range(OPEN_CALLS + 5):
+        journal.add(t.CallObserved(call=str(n), name="sh", status="started"), turn="a")
+    turn = journal.state().open_turns["a"]
+    assert (len(turn.open_calls), turn.more_calls) == (OPEN_CALLS, 5)
+    for n in range(OPEN_CALLS + 5):
+        journal.add(t.CallObserved(call=str(n), name="sh", status="completed"), turn="a")
+    turn = journal.state().open_turns["a"]
+    assert (turn.open_calls, turn.more_calls) == ({}, 0)
 
 
 def test_an_attached_turn_is_the_new_owners(journal: JournalBuilder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -9,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from outlast.agents import Command
+from outlast.agents import Codex, Command
 from outlast.agents.contract import FoldContext, Message
 from outlast.keep import AgentFolder, Claim, Generation, frames, layout
 from outlast.keep.spool import Spool
 from outlast.records.envelope import Cursor
 from outlast.records.types import AgentStateFolded
-from outlast.turns.host import AgentHost, Hosting
+from outlast.state.model import Loop
+from outlast.turns.host import AgentHost, Hosting, SpoolLost
 from outlast.turns.intake import Intake, Located
+from outlast.turns.merge import Merger, Place
+from outlast.turns.reading import read_on
 
 AGENT = Command(["agent"])
 CONTEXT = FoldContext("s", "l", "/w", None, confirmed=False, secret=b"x")
@@ -108,3 +112,82 @@ def test_a_stored_state_lets_go_of_no_part_of_an_input_that_is_still_coming(life
         later.read()
         assert later.intake.fold.last_input == host.intake.fold.last_input
     assert host.intake.fold.last_input == 1
+
+
+def tool_lines(life: Life, count: int) -> None:
+    """A prompt, and a call for each line."""
+    life.spool.append(frames.INPUT, prompt(), flags=frames.FIRST, seq=1)
+    lines = [b'{"type":"tool","id":"c%d","name":"n","status":"started"}\n' % n for n in range(count)]
+    for at in range(0, count, 100):
+        life.spool.append(frames.OUTPUT, b"".join(lines[at : at + 100]))
+
+
+async def test_who_reads_a_long_spool_lets_others_run_and_holds_little_at_a_time(life: Life) -> None:
+    """Also of lines that are small beside their records."""
+    tool_lines(life, 20_000)
+    merger = Merger(Place("main", "t", "command"), Loop("main", "main", "a", "command"))
+    held: list[int] = []
+
+    async def flush() -> None:
+        held.append(len(merger.take()))
+
+    steps, over = 0, False
+
+    async def others() -> None:
+        nonlocal steps
+        while not over:
+            steps += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    await read_on(life.host(), merger, flush)
+    over = True
+    await beside
+    held.append(len(merger.take()))
+    assert sum(held) == 20_000
+    assert max(held) <= 1_000
+    assert steps >= 20
+
+
+def test_what_came_before_a_damage_is_given_first_and_then_it_is_told_for_ever(life: Life) -> None:
+    list(conversation(life))
+    segments = [life.generation.path / os.fsdecode(layout.segment_name(b)) for b in bases(life)]
+    data = bytearray(segments[-2].read_bytes())
+    data[len(data) // 2] ^= 1
+    segments[-2].write_bytes(data)
+    host, told = life.host(), list[Located]()
+    with pytest.raises(SpoolLost, match="damaged"):
+        all_of(host, told)
+    assert 0 < len(texts(told)) < 24
+    for _ in range(2):
+        with pytest.raises(SpoolLost, match="damaged"):
+            host.read()
+
+
+def all_of(host: AgentHost, told: list[Located]) -> None:
+    more = True
+    while more:
+        located, more = host.read()
+        told += located
+
+
+def bases(life: Life) -> list[int]:
+    return layout.segments(os.fsencode(life.generation.path))
+
+
+def test_a_state_of_another_version_of_the_adapter_is_made_anew_from_the_spool(life: Life) -> None:
+    """As far as the spool has its beginning; else it is a gap, and told as one."""
+    list(conversation(life))
+    claim = Claim("store", "lineage", 1, "owner")
+    hosting = Hosting("s", "/w", life.generation.path, claim, "m", b"x", {})
+    strange = AgentStateFolded(
+        generation=life.generation.name, offset=4000, stdout=0, last_input=1, state=b"[]"
+    )
+    loop = Loop("main", "main", "a", "command", folded=strange)
+    for agent in (AGENT, Codex()):
+        host = AgentHost.dead(hosting, agent, loop, life.generation)
+        host.read()
+        assert host.intake.fold.last_input == 1
+    life.spool.trim(4096)
+    with pytest.raises(SpoolLost, match="begins at"):
+        AgentHost.dead(hosting, AGENT, loop, life.generation).read()

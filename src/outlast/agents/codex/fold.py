@@ -39,6 +39,7 @@ from outlast.agents.contract import (
 )
 from outlast.agents.failure import classify_exit
 from outlast.agents.peer import repair_surrogates
+from outlast.errors import InvalidRecordError
 
 _RAW_LIMIT = 4 * 1024
 _LONG_METHOD = re.compile(rb'"method":"([\w/]+)"')
@@ -55,7 +56,10 @@ class CodexFold:
         self._settings = settings
         self._version = version
         if state is not None:
-            self._state = msgspec.json.decode(state, type=State)
+            try:
+                self._state = msgspec.json.decode(state, type=State)
+            except (msgspec.MsgspecError, RecursionError) as error:
+                raise InvalidRecordError("the folded state is not one of codex") from error
         else:
             confirmed = context.confirmed and context.provider_session is not None
             self._state = State(resume=context.provider_session, confirmed=confirmed)
