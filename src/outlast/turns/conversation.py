@@ -23,6 +23,7 @@ from outlast.turns.deadlines import Deadlines, Limits
 from outlast.turns.host import AgentHost, SpoolLost, input_digest
 from outlast.turns.merge import Merger
 from outlast.turns.reading import read_on, take_in
+from outlast.turns.report import report
 from outlast.turns.steering import Steering, reservation
 from outlast.turns.terminal import Ending, Stop
 
@@ -64,6 +65,8 @@ class Conversation:
     _failure: Failure | None = None
     """What the runtime itself saw fail."""
     _policies: set[asyncio.Task[None]] = field(default_factory=set)
+    _unrecorded: BaseException | None = None
+    """Why the decision of a policy could not be recorded."""
 
     def __post_init__(self) -> None:
         agent = self.agent
@@ -84,6 +87,7 @@ class Conversation:
 
     async def _run(self) -> Ending:
         folded_at = self.host.intake.started_at_frame
+        self._ask_about_open_gates()
         while True:
             more = take_in(self.host, self.merger, self.show)
             if not self.host.alive and self.host.intake.exit is None and not more:
@@ -189,14 +193,34 @@ class Conversation:
         faults.point("turn.events.before_append")
         records = await patience.append_output(self.journal, drafts)
         faults.point("turn.events.after_append")
-        for gate in [record.body for record in records if isinstance(record.body, GateOpened)]:
-            # Beside the conversation: while it is decided the agent is read and a person may be faster.
-            task = asyncio.create_task(self._decide(gate), name=f"gate {gate.gate}")
-            self._policies.add(task)
-            task.add_done_callback(self._policies.discard)
+        for record in records:
+            if isinstance(record.body, GateOpened):
+                self._ask_policy(record.body)
+
+    def _ask_policy(self, gate: GateOpened) -> None:
+        # Beside the conversation: while it is decided the agent is read and a person may be faster.
+        task = asyncio.create_task(self._decide(gate), name=f"gate {gate.gate}")
+        self._policies.add(task)
+        task.add_done_callback(self._decided)
+
+    def _decided(self, task: asyncio.Task[None]) -> None:
+        self._policies.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._unrecorded = task.exception()
+            self.wake.set()
+
+    def _ask_about_open_gates(self) -> None:
+        """Those that an earlier owner left open: its policy, if it had one, died with it."""
+        for gate in self.journal.state.gates.values():
+            if gate.turn == self.turn and gate.generation == self.host.generation_name:
+                self._ask_policy(gate.opened)
 
     async def _decide(self, gate: GateOpened) -> None:
-        choice = await self.policy(gate.gate, gate)
+        try:
+            choice = await self.policy(gate.gate, gate)
+        except Exception as error:  # noqa: BLE001 - it is the embedding program's; the gate stays a person's
+            report(f"the policy for the gate {gate.gate} failed, a person has to answer it", error)
+            return
         if choice is None:
             return
         resolved = GateResolved(gate=gate.gate, reason="policy", answer=choice, by="policy")
@@ -328,3 +352,5 @@ class Conversation:
         await self.host.wait(self.wake, None if due is None else max(due, 0.0) + 0.001)
         self.wake.clear()
         self.journal.raise_if_lost()
+        if self._unrecorded is not None:
+            raise self._unrecorded

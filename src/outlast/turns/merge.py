@@ -82,7 +82,7 @@ class Merger:
 
     place: Place
     provider: Loop
-    """The loop as the journal has it: what is already known of the provider's session is not said again."""
+    """The loop as the journal had it when the merger was made."""
     steered: Callable[[str], bool] = lambda key: False
     """Whether an input with this request id was given to the agent to join the turn, and is not decided."""
     drafts: list[Draft] = field(default_factory=list)
@@ -98,6 +98,11 @@ class Merger:
     _index: dict[int, int] = field(default_factory=dict)
     _raw_kept: int = 0
     _cursor: Cursor | None = None
+    _known: tuple[str | None, str | None] = field(init=False)
+    """The provider's session and its state after what was taken so far: what is known is not said again."""
+
+    def __post_init__(self) -> None:
+        self._known = (self.provider.provider_session, self.provider.provider_state)
 
     def add(self, located: Located) -> None:
         event, self._cursor = located.event, located.cursor
@@ -208,9 +213,10 @@ class Merger:
 
     def _session(self, event: SessionObserved | SessionConfirmed | SessionLost) -> None:
         state = self._provider_state(event)
-        known = self.provider.provider_session == event.provider_session
-        if known and self.provider.provider_state in _SAID_BY[state]:
+        session, known = self._known
+        if session == event.provider_session and known in _SAID_BY[state]:
             return
+        self._known = (event.provider_session, state)
         self._put(
             AgentSessionChanged(
                 provider=self.place.agent,
@@ -227,7 +233,7 @@ class Merger:
             return "confirmed"
         if isinstance(event, SessionLost):
             return "lost"
-        before = self.provider.provider_session
+        before = self._known[0]
         if event.source == "observed" and before is not None and before != event.provider_session:
             return "reseeded"
         return "bound"

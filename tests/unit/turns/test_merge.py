@@ -7,6 +7,7 @@ from outlast.agents.contract import (
     NotLanded,
     Raw,
     SessionConfirmed,
+    SessionLost,
     SessionObserved,
     ToolCall,
     TurnEnded,
@@ -164,6 +165,16 @@ def test_silent_fresh() -> None:
         (changed,) = into.take()
         assert isinstance(changed.body, AgentSessionChanged)
         assert (changed.body.state, changed.body.provider_session) == (state, "p2")
+
+
+def test_a_session_that_the_agent_goes_back_to_is_told() -> None:
+    """Also within one turn: the journal ends with the session that the agent is in."""
+    into = merger("A", "confirmed")
+    put(into, SessionLost("A", "gone on"), SessionObserved("B"))
+    first = into.take()
+    put(into, SessionLost("B", "gone back"), SessionObserved("A"), SessionConfirmed("A"), start=4)
+    said = [(d.body.provider_session, d.body.state) for d in first + into.take()]  # type: ignore[union-attr]
+    assert said == [("A", "lost"), ("B", "reseeded"), ("B", "lost"), ("A", "reseeded"), ("A", "confirmed")]
 
 
 def test_result_twice() -> None:

@@ -1,0 +1,70 @@
+"""Who decides a gate without a person: a policy that fails, and one that comes with a later owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import outlast
+from outlast.agents import Command
+from outlast.journal import read_records
+from outlast.records.envelope import Record
+from outlast.records.types import GateOpened, GateResolved
+from outlast.store.url import sqlite_url
+from outlast.testing.agents import SCRIPTED, command
+
+ASKS = "[[gate:g:ok?:allow_once,reject_once]]"
+
+
+@asynccontextmanager
+async def owner(path: Path, policy: Callable[[GateOpened], str | None]) -> AsyncIterator[outlast.Session]:
+    agent = Command(command(SCRIPTED, "--effects", str(path / "effects")), stdin="open")
+    url = sqlite_url(path / "x.db")
+    async with outlast.Runtime(url, agents={"a": agent}, on_gate=policy) as runtime, asyncio.timeout(30):
+        yield runtime.session("s", workspace=path)
+
+
+def fails(gate: GateOpened) -> str | None:
+    raise ValueError(f"a bug in the embedding program, token=sk-abcdefghijkl, at {gate.question}")
+
+
+async def gate_of(session: outlast.Session) -> str:
+    """The open gate, once there is one."""
+    async for item in session.follow():
+        if isinstance(item, Record) and isinstance(item.body, GateOpened):
+            return item.body.gate
+    raise AssertionError
+
+
+async def resolutions(session: outlast.Session) -> list[tuple[str, str | None]]:
+    records = [record.body async for record in read_records(session._backing.store, "s")]
+    return [(body.reason, body.answer) for body in records if isinstance(body, GateResolved)]
+
+
+async def test_a_gate_whose_policy_fails_is_left_to_a_person_and_the_failure_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with owner(tmp_path, fails) as session:
+        turn = await session.send(ASKS, agent="a")
+        gate = await gate_of(session)
+        await session.answer(gate, "reject_once", by="ann")
+        assert (await turn.result()).text == "g=reject_once"
+        assert await resolutions(session) == [("answered", "reject_once")]
+    assert caplog.text.count("ValueError") == 1
+    assert "a person has to answer it" in caplog.text
+    assert "sk-" not in caplog.text
+
+
+async def test_an_owner_that_comes_later_decides_the_gates_that_are_open(tmp_path: Path) -> None:
+    async with owner(tmp_path, outlast.ask) as session:
+        await session.send(ASKS, agent="a", key="one")
+        await gate_of(session)
+    async with owner(tmp_path, outlast.allow) as session:
+        turn = await session.send("[[say:hello]]", key="two")
+        assert (await turn.result()).outcome == "done"
+        assert (await session.outcome("one")).text == "g=allow_once"
+        assert await resolutions(session) == [("policy", "allow_once")]
