@@ -3,6 +3,7 @@
 import os
 import pty
 import signal
+import sys
 
 import pytest
 from tests.cli.support import Ran, Shell, interrupt, is_alive, on_terminal, reader, until
@@ -161,6 +162,41 @@ def blocks(ran: Ran) -> list[list[str]]:
     return found
 
 
+BROKEN = """
+import os, sys, time
+print("it began badly", file=sys.stderr, flush=True)
+open("here", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.01)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("command", ["resume", "attach"])
+def test_who_comes_late_to_a_failure_sees_what_the_agent_had_written_before(
+    shell: Shell, command: str
+) -> None:
+    shell.agents(broken=(sys.executable, "-c", BROKEN))
+    owner = shell.start("run", "-a", "broken", "--session", "s", "go")
+    until((shell.folder / "here").exists, "the agent to be at work")
+    if command == "resume":
+        owner.kill()
+        owner.communicate(timeout=30)
+    master, slave = pty.openpty()
+    late = shell.start(command, "s", **on_terminal(slave))
+    os.close(slave)
+    seen = reader(master)
+    until(
+        lambda: ("goes on" if command == "resume" else "/help for help") in seen(), "the turn on the terminal"
+    )
+    (shell.folder / "go").touch()
+    until(lambda: "what to do: Read the end of its error output" in seen(), "advice")
+    assert "| it began badly" in seen()
+    os.write(master, b"\x04")
+    assert late.wait(30) == (1 if command == "resume" else 0)
+    os.close(master)
+
+
 def test_an_interrupted_turn_is_not_executed_again_until_a_person_says_so(shell: Shell) -> None:
     cut_off(shell)
     (shell.folder / "go").touch()
@@ -168,6 +204,9 @@ def test_an_interrupted_turn_is_not_executed_again_until_a_person_says_so(shell:
     assert (resumed.code, resumed.lines[-1]["outcome"]) == (1, "interrupted"), resumed
     assert not shell.effects.exists()
     assert shell.run("wait", "s").code == 1
+    (turn,) = shell.json("show", "s")["turns"]
+    assert turn["reason"].startswith("gen-000001 has ended")
+    assert turn["reason"] in shell.run("show", "s").out
 
     assert shell.json("retry", "s")["result"] == "queued"
     again = shell.run("resume", "s")

@@ -2,7 +2,9 @@
 
 import json
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from tests.cli.support import Shell
@@ -48,7 +50,46 @@ def test_a_failed_turn_exits_1_with_a_receipt(shell: Shell) -> None:
     assert (error["code"], error["signal"], last["receipt"]["failed_phase"]) == ("crashed", 9, "host_execute")
     plain = shell.run("run", "-a", "scripted", "[[signal:9]]")
     assert plain.code == 1
-    assert "crashed by signal 9 in host_execute" in plain.err
+    assert "failed: the agent was ended by SIGKILL (signal 9) (crashed)" in plain.err
+
+
+BROKEN = """
+import sys, time
+for n in range(9):
+    print(f"line {n}", file=sys.stderr)
+print("API_KEY=verysecretvalue \x1b[2J" + "x" * 1000, file=sys.stderr, flush=True)
+sys.exit(3)
+"""
+
+
+def test_a_failure_shows_the_end_of_what_the_agent_wrote_to_stderr_and_what_to_do(shell: Shell) -> None:
+    shell.agents(broken=(sys.executable, "-c", BROKEN))
+    ran = shell.run("run", "-a", "broken", "--session", "s", "go")
+    assert ran.code == 1
+    for told in (ran.err, shell.run("show", "s").out):
+        assert "the agent ended with status 3 (exit_nonzero)" in told
+        assert [line.strip() for line in told.splitlines() if "| line" in line] == [
+            f"| line {n}" for n in (5, 6, 7, 8)
+        ]
+        assert "API_KEY=[redacted] \\x1b[2Jxxx" in told
+        assert max(map(len, told.splitlines())) < 400
+        assert "mend what it names, then `outlast retry s`" in told
+        assert "host_" not in told
+    shell.run("retry", "s")
+    again = shell.run("resume", "s")
+    assert "| line 8" in again.err
+    assert "steps from the journal" not in again.err
+
+
+def test_what_an_agent_wrote_to_stderr_stays_out_of_json_and_the_journal(shell: Shell) -> None:
+    shell.agents(broken=(sys.executable, "-c", BROKEN))
+    ran = shell.run("run", "--json", "-a", "broken", "--session", "s", "go")
+    assert "line 8" not in ran.out + ran.err + shell.run("tail", "s", "--json", "--internal").out
+    shown = shell.run("show", "s", "--json")
+    assert "line 8" not in shown.out
+    (turn,) = shown.lines[0]["turns"]
+    assert turn["receipt"] == ran.lines[-1]["receipt"]
+    assert "line 8" in Path(turn["stderr"]).read_text()
 
 
 # --- the prompt -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from outlast.cli.gates import OpenQuestion, choice_of
 from outlast.cli.output import Screen, visible
 from outlast.cli.present import TextPresenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
-from outlast.cli.text import first_line, question_lines, short
+from outlast.cli.text import first_line, question_lines, short, tool_line
 from outlast.errors import OutlastError
 from outlast.records.envelope import Record
 from outlast.records.types import (
@@ -94,7 +94,7 @@ class Conversation:
         self._client = client
         self._session = session
         self._screen = screen
-        self._presenter = TextPresenter(screen)
+        self._presenter = TextPresenter(screen, session.id, looks_on=True)
         self._reader = LineReader(stdin)
         self._questions: dict[str, OpenQuestion] = {}
         self._signals = SignalPolicy()
@@ -106,6 +106,9 @@ class Conversation:
         # Whoever sees a line can count on being heard.
         with listening(self._heard):
             view = await self._session.view()
+            self._presenter = TextPresenter(
+                self._screen, self._session.id, looks_on=True, attempts=view.attempts
+            )
             self._introduce(view)
             self._reader.start()
             shown = asyncio.create_task(self._show(view.seq))
@@ -249,7 +252,7 @@ def _message_line(message: Message) -> str:
         case AgentMessage():
             return f"[{message.role}] {first_line(message.text)}"
         case ToolMessage():
-            return f"[{message.name}] {message.status} {first_line(message.output or message.input)}"
+            return tool_line(message)
         case TurnMessage():
             return f"{message.kind}: {message.reason} {first_line(message.detail)}"
         case OwnerMessage():

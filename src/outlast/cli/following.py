@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +22,7 @@ from outlast.records.types import GateOpened, GateResolved
 from outlast.runtime.awaiting import TERMINALS
 
 if TYPE_CHECKING:
+    from outlast.records.types import TurnAttemptStarted
     from outlast.runtime.handles import Session
     from outlast.runtime.runtime import Runtime
     from outlast.store.contract import Store
@@ -214,21 +215,23 @@ class Position:
 
     seq: int
     questions: tuple[OpenQuestion, ...] = ()
+    attempts: Mapping[str, TurnAttemptStarted] = field(default_factory=dict)
+    """Of the turns that are open there."""
 
 
 async def position_of(store: Store, session: Session) -> Position:
-    """The end of the session's journal and the questions that are open there. The history is read only
-    where there are any."""
+    """The end of the session's journal, the questions and the turns that are open there. The history is read
+    only where there are any."""
     seq = (await store.tip(session.id)).seq
     row = await store.listed(session.id)
-    if row is None or not row.entry.open_gates:
+    if row is None or not (row.entry.open_gates or row.entry.state == "running"):
         return Position(seq)
     view = await session.view()
     questions = (
         OpenQuestion(g.id, g.kind, g.question, g.choices, g.requested_by, parked=g.resolver == "runtime")
         for g in view.gates
     )
-    return Position(view.seq, tuple(questions))
+    return Position(view.seq, tuple(questions), view.attempts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from outlast.cli.last_words import last_words
 from outlast.cli.output import Screen, visible
 from outlast.cli.shapes import AcceptedLine, WayBackLine
-from outlast.cli.text import LiveText, Takeovers, next_step, pieces_of
+from outlast.cli.text import LiveText, Takeovers, failure_lines, pieces_of, receipt_line
 from outlast.records.envelope import Record
 from outlast.records.public import public_line
-from outlast.records.types import InputAccepted, InputJoined
+from outlast.records.types import InputAccepted, InputJoined, Receipt, TurnAttemptStarted, TurnFailed
 
 if TYPE_CHECKING:
     from outlast.runtime.handles import Delta
@@ -73,11 +76,23 @@ class JsonPresenter:
 class TextPresenter:
     """The agent's words on standard output as they come, everything else on standard error."""
 
-    def __init__(self, screen: Screen, *, only_turn: str | None = None) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        session: str,
+        *,
+        only_turn: str | None = None,
+        looks_on: bool = False,
+        attempts: Mapping[str, TurnAttemptStarted] = MappingProxyType({}),
+    ) -> None:
         self._screen = screen
+        self._session = session
         self._live = LiveText()
-        # Who runs one turn is not told how the session came to this process, unless something was mended.
-        self._takeovers = Takeovers(only_mended=only_turn is not None)
+        # Only who looks on is told that a process came to the session without anything to mend.
+        self._takeovers = Takeovers(only_mended=not looks_on)
+        self._attempts = dict(attempts)
+        """By turn: whose standard error tells more if it fails."""
+        self._failures_told: set[str] = set()
         self.only_turn = only_turn
         """The turn whose words are the result; the words of others are not shown."""
         self._from_its_start = only_turn is None
@@ -92,6 +107,8 @@ class TextPresenter:
         if line is not None:
             self._note(line)
         self._follow_input(record)
+        if isinstance(record.body, TurnAttemptStarted) and record.turn is not None:
+            self._attempts[record.turn] = record.body
         if self._foreign(record):
             return
         for piece in pieces_of(record, self._live):
@@ -102,6 +119,15 @@ class TextPresenter:
             else:
                 self._end_words()
                 self._note(piece.text, dim=piece.style == "dim")
+        if isinstance(record.body, TurnFailed) and record.turn is not None:
+            self._explain(record.turn, record.body.receipt)
+
+    def _explain(self, turn: str, receipt: Receipt) -> None:
+        self._failures_told.add(turn)
+        attempt = self._attempts.get(turn)
+        words = [] if attempt is None else last_words(attempt)
+        for line in failure_lines(receipt, self._session, words):
+            self._note(line)
 
     def delta(self, delta: Delta) -> None:
         if self._screen.out.is_terminal and self.only_turn in (None, delta.turn):
@@ -112,12 +138,12 @@ class TextPresenter:
             self._from_its_start = True
             self._words(outcome.text)
         self._end_words()
-        if outcome.outcome == "failed":
-            step = None if outcome.receipt is None else next_step(outcome.receipt)
+        if outcome.outcome == "failed" and outcome.turn not in self._failures_told:
             if outcome.receipt is None:
                 self._note("the turn failed")
-            elif step is not None:
-                self._note(f"what to do: {step}")
+            else:
+                self._note(f"the turn failed: {receipt_line(outcome.receipt)}")
+                self._explain(outcome.turn, outcome.receipt)
         elif outcome.outcome == "cancelled":
             self._note("cancelled; the queue is held")
 

@@ -57,7 +57,11 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
         session = await shown_when_long(
             runtime.restore(found, wait=wait, take_over=take_over), f"restoring session {found}", screen
         )
-        presenter = JsonPresenter(screen) if screen.as_json else TextPresenter(screen)
+        presenter = (
+            JsonPresenter(screen)
+            if screen.as_json
+            else TextPresenter(screen, found, attempts=position.attempts)
+        )
         attendance = attendance_of(session, Showing("ask", presenter, screen, runtime, position))
         blocks = Blocks(session.id, runtime.store, presenter)
         attendance.on_record(blocks.before, blocks.after)

@@ -121,7 +121,9 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
             await refuse_from_inside(runtime.store, name)
         position = await position_of(runtime.store, session)
         turn = await session.send(request.text, agent=agent, key=request.key, actor="cli")
-        presenter = JsonPresenter(screen) if request.as_json else TextPresenter(screen, only_turn=turn.id)
+        presenter = (
+            JsonPresenter(screen) if request.as_json else TextPresenter(screen, session.id, only_turn=turn.id)
+        )
         presenter.accepted(session.id, turn.id)
         try:
             showing = Showing(request.approve, presenter, screen, runtime, position)

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from outlast.cli.contact import open_client
+from outlast.cli.last_words import last_words
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.stored import loaded_config
-from outlast.cli.text import first_line, short
+from outlast.cli.text import failure_lines, first_line, receipt_line, short, takeover_line
 from outlast.cli.times import clock_time, local_time
 
 if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.runtime.view import View
-    from outlast.state.summaries import Restore
+    from outlast.state.summaries import Restore, TurnSummary
 
 
 @click.command("show")
@@ -78,6 +79,7 @@ def _turns(view: View) -> Iterator[str]:
     restore = next(restores, None)
     if view.turns or restore:
         yield "turns"
+    last = next((turn for turn in reversed(view.turns) if turn.outcome != "queued"), None)
     for turn in view.turns:
         while restore is not None and turn.started_at is not None and restore.started_at < turn.started_at:
             yield _takeover(restore)
@@ -87,15 +89,26 @@ def _turns(view: View) -> Iterator[str]:
         attempts = f", {turn.attempts} attempts" if turn.attempts > 1 else ""
         head = f"  {turn.index or '-':>3}  {turn.outcome:<11} {short(turn.turn)}{attempts}"
         yield f"{head}  {first_line(turn.input)}"
+        yield from _why(view, turn, newest=turn is last)
     while restore is not None:
         yield _takeover(restore)
         restore = next(restores, None)
 
 
+def _why(view: View, turn: TurnSummary, *, newest: bool) -> Iterator[str]:
+    """Why a turn did not end as done; of the newest one also what there is to read and to do."""
+    if turn.outcome == "failed" and turn.receipt is not None:
+        yield f"       {receipt_line(turn.receipt)}"
+        if newest:
+            words = [] if turn.attempt is None else last_words(turn.attempt)
+            yield from (f"     {line}" for line in failure_lines(turn.receipt, view.row.entry.session, words))
+    elif turn.reason:
+        yield f"       {first_line(turn.reason, 300)}"
+
+
 def _takeover(restore: Restore) -> str:
-    steps = f"{restore.from_seq} steps from the journal"
-    did = {"done": f"{len(restore.actions)} ran", "running": "under way", "cut": "cut off"}
-    what = did.get(restore.outcome, f"failed: {restore.error}")
-    return (
-        f"  ── {restore.holder}, epoch {restore.epoch}, {clock_time(restore.started_at)}: {steps}, {what} ──"
-    )
+    who = f"{restore.holder}, epoch {restore.epoch}, {clock_time(restore.started_at)}"
+    if restore.outcome == "done":
+        return f"  {takeover_line(who, restore.from_seq, len(restore.actions))}"
+    what = {"running": "under way", "cut": "cut off"}.get(restore.outcome, f"failed: {restore.error}")
+    return f"  ── {who}: {restore.from_seq} steps from the journal, {what} ──"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from outlast.cli.gates import OpenQuestion
 from outlast.cli.times import clock_time
@@ -28,6 +28,9 @@ from outlast.records.types import (
     TurnParked,
     TurnRetried,
 )
+
+if TYPE_CHECKING:
+    from outlast.state.messages import ToolMessage
 
 Style = Literal["text", "end", "dim", "notice"]
 TOOL_WIDTH = 100
@@ -174,9 +177,9 @@ _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece]] = {
 _RETRIED = {"again": "is sent again", "continue": "goes on"}
 
 
-def tool_line(body: CallObserved) -> str:
-    """`name input … status` in one line."""
-    mark = {"started": "…", "completed": "done", "failed": "failed"}[body.status]
+def tool_line(body: CallObserved | ToolMessage) -> str:
+    """`[name] status input or output` in one line: the same while it is followed and when it is history."""
+    mark = {"started": "…", "completed": "done"}.get(body.status, body.status)
     shown = first_line(body.input if body.status == "started" else body.output, TOOL_WIDTH)
     return " ".join(part for part in (f"[{body.name}]", mark, shown) if part)
 
@@ -196,25 +199,35 @@ def question_lines(question: OpenQuestion) -> list[str]:
 
 
 def receipt_line(receipt: Receipt) -> str:
-    """Phase, code and cause of a failed attempt."""
+    """What an attempt failed of, in words and by the taxonomy's code."""
+    from outlast.agents.failure import kind_of
+
     error = receipt.error
-    how = f" by signal {error.signal}" if error.signal is not None else ""
-    if error.exit_status is not None:
-        how = f" with status {error.exit_status}"
-    message = f": {first_line(error.message, 300)}" if error.message else ""
-    return f"{error.code}{how} in {receipt.failed_phase}{message}"
+    when = "the agent could not be started: " if receipt.failed_phase == "host_launch" else ""
+    message = first_line(error.message, 300) or kind_of(error.code).sentence
+    return f"{when}{message.rstrip('.')} ({error.code})"
 
 
-def next_step(receipt: Receipt) -> str | None:
-    """What the user can do about a failed turn, by the taxonomy."""
-    from outlast.agents.failure import TAXONOMY
+def failure_lines(receipt: Receipt, session: str, words: Sequence[str]) -> list[str]:
+    """Below a failure: the last `words` that the agent wrote to its standard error, and what to do."""
+    from shlex import quote
 
-    kind = TAXONOMY.get(receipt.error.code)
-    return None if kind is None else kind.next_step
+    from outlast.agents.failure import kind_of
+
+    step = kind_of(receipt.error.code).next_step.replace(
+        "`outlast retry`", f"`outlast retry {quote(session)}`"
+    )
+    return [*(f"  | {word}" for word in words), f"  what to do: {step}"]
+
+
+def takeover_line(who: str, seq: int, actions: int) -> str:
+    """The line where a new process took a session over: how much it read, and how much it had to mend."""
+    did = f"{actions} ran" if actions else "nothing to mend"
+    return f"── {who}: {seq} steps from the journal, {did} ──"
 
 
 class Takeovers:
-    """Draws the line where a new process took a session over."""
+    """Draws that line; with `only_mended` where there was something to mend."""
 
     def __init__(self, *, only_mended: bool = False) -> None:
         self._only_mended = only_mended
@@ -233,10 +246,9 @@ class Takeovers:
             self._fence = None
             if self._only_mended and not body.actions:
                 return None
-            did = f"{len(body.actions)} ran" if body.actions else "nothing to mend"
             count = self._from_seq if self._from_seq is not None else at.seq - 1
             who = f"{fence.holder}, epoch {fence.epoch}, {clock_time(at.at)}"
-            return f"── {who}: {count} steps from the journal, {did} ──"
+            return takeover_line(who, count, len(body.actions))
         return None
 
 

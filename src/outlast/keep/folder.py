@@ -150,6 +150,11 @@ class Generation:
         return tail[-limit:]
 
 
+def stderr_path(folder: str, generation: str) -> str:
+    """The file that an agent's standard error is kept in, by what the journal says of its life."""
+    return f"{folder}/{generation}/{os.fsdecode(layout.STDERR)}"
+
+
 def raise_floor(folder: AgentFolder, claim: Claim) -> None:
     """Make the claim's epoch the folder's floor, durably, while no shim lives: no shim of a lower epoch can
     begin afterwards, and none runs.

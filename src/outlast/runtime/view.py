@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from outlast.errors import SessionNotFoundError
 from outlast.journal import read_records
-from outlast.records.types import Choice
+from outlast.keep.folder import stderr_path
+from outlast.records.types import Choice, TurnAttemptStarted
 from outlast.state.history import History
 from outlast.state.listing import listed_json
 from outlast.state.messages import Message, text_of
@@ -53,10 +54,16 @@ class View:
     agent_sessions: list[AgentSession]
     restores: list[Restore]
 
+    @property
+    def attempts(self) -> dict[str, TurnAttemptStarted]:
+        """The newest attempt of each turn that runs."""
+        return {turn.turn: turn.attempt for turn in self.turns if turn.attempt and turn.outcome == "running"}
+
     def to_json(self) -> dict[str, object]:
         """The shape of `show --json`."""
         shape = self.history.to_json()
         shape["session"] = listed_json(self.row)
+        shape["turns"] = [_turn_json(turn) for turn in self.turns]
         shape["queue"] = [
             {"request_id": q.request_id, "input": q.input, "accepted": q.accepted} for q in self.queue
         ]
@@ -99,6 +106,15 @@ async def build_view(store: Store, session: str) -> View:
         agent_sessions=history.agent_sessions,
         restores=history.restores,
     )
+
+
+def _turn_json(turn: TurnSummary) -> dict[str, object]:
+    """With the place of what a failed agent wrote to its standard error. Its words are private: they stay
+    there."""
+    shape = turn.to_json()
+    if turn.outcome == "failed" and turn.attempt is not None:
+        shape["stderr"] = stderr_path(turn.attempt.folder, turn.attempt.generation)
+    return shape
 
 
 def _queue(history: History, pending: list[Entry], accepted: set[str]) -> list[QueuedInput]:

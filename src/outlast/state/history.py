@@ -175,6 +175,7 @@ class History:
         turn = self._turns[record.turn or ""]
         turn.attempts += 1
         turn.attempt_open = True
+        turn.attempt = body
         self._cut_off(record.turn)
 
     def _agent_event_recorded(self, record: Record, body: t.AgentEventRecorded) -> None:
@@ -231,6 +232,7 @@ class History:
 
     def _turn_failed(self, record: Record, body: t.TurnFailed) -> None:
         self._end(record, "failed")
+        self._turns[record.turn or ""].receipt = body.receipt
         error = body.receipt.error
         self.messages.append(
             TurnMessage(record.seq, record.at, record.turn, "failed", error.code, error.message)
@@ -238,6 +240,7 @@ class History:
 
     def _turn_interrupted(self, record: Record, body: t.TurnInterrupted) -> None:
         self._end(record, "cancelled" if body.reason in ("cancelled", "killed") else "interrupted")
+        self._turns[record.turn or ""].evidence = body.evidence or body.reason
         self.messages.append(
             TurnMessage(record.seq, record.at, record.turn, "interrupted", body.reason, body.evidence)
         )
@@ -248,6 +251,7 @@ class History:
         ended_at = record.at if turn.ended_at is None else turn.ended_at
         self._end(record, "parked")
         turn.ended_at = ended_at
+        turn.parked = body.detail or body.reason
         self.messages.append(
             TurnMessage(record.seq, record.at, record.turn, "parked", body.reason, body.detail)
         )

@@ -33,6 +33,19 @@ class TurnSummary:
     attempt_open: bool = False
     """An attempt has begun since the turn was opened: a return takes it back."""
     reopened: bool = False
+    receipt: t.Receipt | None = None
+    """Of its last failed attempt."""
+    evidence: str = ""
+    """Of what cut it off."""
+    parked: str = ""
+    """What it is parked for."""
+    attempt: t.TurnAttemptStarted | None = None
+    """The newest one."""
+
+    @property
+    def reason(self) -> str:
+        """Why it was cut off, or is parked; of a failed one the receipt says it."""
+        return {"interrupted": self.evidence, "parked": self.parked}.get(self.outcome, "")
 
     @property
     def input(self) -> str:
@@ -40,7 +53,7 @@ class TurnSummary:
         return text_of(self.content)
 
     def to_json(self) -> dict[str, object]:
-        return {
+        shape: dict[str, object] = {
             "turn": self.turn,
             "index": self.index,
             "input": self.input,
@@ -49,6 +62,11 @@ class TurnSummary:
             "started_at": _time(self.started_at),
             "ended_at": _time(self.ended_at),
         }
+        if self.reason:
+            shape["reason"] = self.reason
+        if self.outcome == "failed" and self.receipt is not None:
+            shape["receipt"] = msgspec.to_builtins(self.receipt)
+        return shape
 
 
 @dataclass(slots=True)
