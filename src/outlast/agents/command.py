@@ -14,18 +14,14 @@ from typing import Literal
 from outlast.agents.command_fold import CommandFold
 from outlast.agents.contract import Capabilities, Fold, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment, check_names
+from outlast.agents.settings import check_settings
 from outlast.errors import AgentError, ConfigError
 
 ADAPTER = "command/1"
 LINE_LIMIT = 4 * 1024 * 1024
 INPUT_LIMIT = 64 * 1024 * 1024
 
-_TIMES = ("idle_timeout", "total_timeout", "idle_park", "orphan_grace")
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "on_interrupt": ("skip", "continue", "retry", "hold", "ask"),
-    "after_failure": ("continue", "hold", "withdraw"),
-    "stdin": ("close", "open"),
-}
+_WORDS: Mapping[str, tuple[str, ...]] = {"stdin": ("close", "open")}
 
 
 @dataclass(frozen=True)
@@ -69,15 +65,7 @@ class Command:
         if any("\0" in word for word in self.command):
             raise ConfigError("the command holds a NUL character, which no program can be given")
         check_names(self.env)
-        for name, words in _WORDS.items():
-            if getattr(self, name) not in words:
-                raise ConfigError(
-                    f"{name} is {getattr(self, name)!r}", hint=f"it is one of {', '.join(words)}"
-                )
-        for name in _TIMES:
-            seconds = getattr(self, name)
-            if seconds is not None and not seconds > 0:
-                raise ConfigError(f"{name} is {seconds!r}", hint="give a time above zero, or none")
+        check_settings(self, _WORDS)
 
     @property
     def kind(self) -> str:

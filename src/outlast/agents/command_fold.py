@@ -172,17 +172,13 @@ class CommandFold:
         if wanted.cancel or self.ending:
             return CloseStdin()
         if state.turn is None:
-            if wanted.prompt is not None:
-                return self._prompt(wanted.prompt)
-            return CloseStdin() if wanted.close else None
+            return None if wanted.prompt is None else self._prompt(wanted.prompt)
         for answer in wanted.answers:
             if state.gates.get(answer.gate):
                 return InputLine(
                     encode_line({"type": "answer", "gate": answer.gate, "choice": answer.choice})
                 )
-        if wanted.close or not self._keeps_stdin:
-            return CloseStdin()
-        return None
+        return None if self._keeps_stdin else CloseStdin()
 
     def _prompt(self, prompt: Prompt) -> InputLine:
         context = self._context

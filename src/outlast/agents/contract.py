@@ -83,8 +83,6 @@ class Wanted:
     """Inputs that are to join the prompt's turn while it runs; never written after its end."""
     answers: tuple[GateAnswer, ...] = ()
     cancel: bool = False
-    close: bool = False
-    """No more input will come: say goodbye or close stdin."""
     session_durable: bool = False
     """The observed provider session id is in the journal; before that no prompt may be sent."""
 
@@ -153,6 +151,14 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class Delta:
     """Text that is still being written; shown live, never stored."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the agent says of its own state, such as that it waits for the network: shown live, never stored,
+    and no sign that the turn goes on."""
 
     text: str
 
@@ -237,6 +243,7 @@ AgentEvent = (
     | NotLanded
     | Message
     | Delta
+    | Notice
     | ToolCall
     | GateRequested
     | GateClosed

@@ -21,32 +21,6 @@ MESSAGE_LIMIT = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """How often, and after how long, the agent may be started again without a person. This never means
-    the turn: what an agent did before it failed is not known, so its input is not sent again by itself."""
-
-    attempts: int
-    base: float
-    """Seconds before the first retry; doubled for each one after it."""
-    cap: float
-    """Seconds that no backoff exceeds."""
-    honours_retry_after: bool = False
-
-    def delay(self, attempt: int, chance: float, retry_after: float | None = None) -> float | None:
-        """Seconds to wait before retry number `attempt` (from 1), None when there is none left.
-
-        `chance` in 0..1 is the caller's random number: the wait lies between half the backoff and all
-        of it. Never shorter than what the provider asked for, where this policy honours that.
-        """
-        if attempt > self.attempts:
-            return None
-        backoff = min(self.cap, self.base * 2.0 ** min(attempt - 1, 32)) * (0.5 + chance / 2)
-        if self.honours_retry_after and retry_after is not None:
-            return max(backoff, retry_after)
-        return backoff
-
-
-@dataclass(frozen=True, slots=True)
 class Kind:
     """One code of the taxonomy."""
 
@@ -54,69 +28,57 @@ class Kind:
     recovery: Recovery | None
     """`resume_session`: the agent is started anew and resumes its own session. `fresh_session`: its own
     session is gone; a new one is made, visibly. None: nothing is broken that a restart would mend."""
-    retry: Retry | None
     sentence: str
     """For the user: what happened."""
     next_step: str
     """For the user: what to do about it."""
 
 
-_RESTART = Retry(attempts=3, base=1.0, cap=30.0)
-_PROVIDER = Retry(attempts=5, base=2.0, cap=120.0, honours_retry_after=True)
-
 _KINDS = (
     Kind(
         "crashed",
         "resume_session",
-        _RESTART,
         "The agent's process was ended by a signal.",
         "Send the next message: the agent is resumed. If it crashes again, run it by hand to see why.",
     ),
     Kind(
         "oom_killed",
         "resume_session",
-        Retry(attempts=1, base=5.0, cap=5.0),
         "The system ran out of memory and killed the agent.",
         "Give it more memory or smaller work, then send the next message.",
     ),
     Kind(
         "exit_nonzero",
         "resume_session",
-        _RESTART,
         "The agent ended with an error status.",
         "Read the end of its error output; mend what it names, then `outlast retry`.",
     ),
     Kind(
         "timeout_idle",
         "resume_session",
-        None,
         "The agent said nothing for longer than `idle_timeout`, with no tool call and no question open.",
         "Raise `idle_timeout` if it was thinking; else `outlast retry`.",
     ),
     Kind(
         "timeout_total",
         "resume_session",
-        None,
         "The turn took longer than `total_timeout`.",
         "Raise `total_timeout`, or split the work.",
     ),
     Kind(
         "transport_lost",
         "resume_session",
-        _RESTART,
         "The connection to the agent was lost and its end was not seen.",
         "Send the next message: the agent is resumed.",
     ),
     Kind(
         "protocol_error",
         "resume_session",
-        None,
         "The agent ended, or closed its output, without saying how the turn ended.",
         "Check that the program speaks the protocol and prints `done` last.",
     ),
     Kind(
         "auth_failed",
-        None,
         None,
         "The provider refused the agent's credentials.",
         "Log in with the agent's own command, or let its key through with `env`; then `outlast retry`.",
@@ -124,13 +86,11 @@ _KINDS = (
     Kind(
         "rate_limited",
         "resume_session",
-        _PROVIDER,
         "The provider asked for a pause: too many requests.",
         "Wait a little, then `outlast retry`.",
     ),
     Kind(
         "quota_exhausted",
-        None,
         None,
         "The account's quota or credit is used up.",
         "Raise it with the provider or wait until it is renewed; then `outlast retry`.",
@@ -138,27 +98,23 @@ _KINDS = (
     Kind(
         "provider_overloaded",
         "resume_session",
-        _PROVIDER,
         "The provider is overloaded or down.",
         "Wait a little, then `outlast retry`.",
     ),
     Kind(
         "session_missing",
         "fresh_session",
-        None,
         "The agent does not know its own session any more.",
         "Send the next message: it begins a new agent session, and the journal says so.",
     ),
     Kind(
         "session_corrupt",
         "fresh_session",
-        None,
         "The agent cannot read its own record of the session.",
         "Send the next message: it begins a new agent session, and the journal says so.",
     ),
     Kind(
         "version_unsupported",
-        None,
         None,
         "This version of the agent cannot do what was asked of it.",
         "Install a version that `outlast agents` lists as supported; then `outlast retry`.",
@@ -166,13 +122,11 @@ _KINDS = (
     Kind(
         "output_limit",
         "resume_session",
-        None,
         "The agent's output went over its size limit.",
         "Ask for less output, for example into a file; then send the next message.",
     ),
     Kind(
         "cancelled",
-        None,
         None,
         "The turn was ended on request.",
         "Send the next message when you are ready.",
@@ -180,7 +134,6 @@ _KINDS = (
     Kind(
         "unknown",
         "resume_session",
-        None,
         "The agent failed for a reason that outlast does not know.",
         "Read its message and the end of its error output; then `outlast retry`.",
     ),

@@ -35,7 +35,9 @@ from outlast.store.contract import AcquireOptions, Lease, Store
 from outlast.turns import launch
 from outlast.turns.conversation import GatePolicy
 from outlast.turns.driver import LoopDriver
-from outlast.turns.host import AgentHost, Hosting
+from outlast.turns.host import AgentHost
+from outlast.turns.hosting import Hosting
+from outlast.turns.report import report
 
 FAREWELL = 2.0
 """Seconds for RestoreErrored to be appended before ownership is given up."""
@@ -344,8 +346,17 @@ async def _roll_back(now: Restoring, passed: list[Phase], kind: str, message: st
     undos = [phase.undo for phase in reversed(passed) if phase.undo is not None]
     if now.fenced and not _there(now.plan).starts:
         await _farewell(_there(now.journal), RestoreErrored(kind=kind, message=message))
+    cancelled: asyncio.CancelledError | None = None
     for undo in undos:
-        await undo(now)
+        # One that fails must not keep the lease, or an agent, from being let go.
+        try:
+            await undo(now)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except Exception as error:  # noqa: BLE001 - what the restore failed of is what its caller is told
+            report("a restore that failed could not be taken back whole", error)
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _farewell(journal: Journal, errored: RestoreErrored) -> None:

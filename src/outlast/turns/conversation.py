@@ -13,7 +13,7 @@ from outlast import faults
 from outlast.agents.contract import Agent, CloseStdin, Failure, GateAnswer, InputLine, Prompt, Wanted
 from outlast.clock import monotonic
 from outlast.journal import Journal, Proposal
-from outlast.keep import Verified
+from outlast.keep import KeepError, Verified
 from outlast.records.envelope import Draft
 from outlast.records.types import Content, GateOpened, GateResolved, InputReserved, InputReturned
 from outlast.state.model import OpenTurn, State
@@ -80,7 +80,9 @@ class Conversation:
         try:
             return await self._run()
         except SpoolLost as lost:
-            return await self._cut_off(lost)
+            return await self._cut_off(str(lost))
+        except KeepError as error:
+            return await self._cut_off(error.message)
         finally:
             for task in self._policies:
                 task.cancel()
@@ -118,7 +120,7 @@ class Conversation:
         await self.host.see_end()
         await read_on(self.host, self.merger, self._flush, self.show)
 
-    async def _cut_off(self, lost: SpoolLost) -> Ending:
+    async def _cut_off(self, lost: str) -> Ending:
         """What the agent says can't be read on: it is ended, and nobody can tell what became of the turn
         unless it had said so before."""
         if self.host.taken:

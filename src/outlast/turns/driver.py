@@ -16,7 +16,7 @@ from outlast.agents.contract import (
     Failure,
 )
 from outlast.journal import Journal, Proposal
-from outlast.keep import ShimGoneError
+from outlast.keep import AttachRefusedError, BelowFloorError, KeepError, ShimGoneError
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     Content,
@@ -26,7 +26,8 @@ from outlast.records.types import (
 from outlast.state.model import OpenTurn, State
 from outlast.turns import launch, patience
 from outlast.turns.conversation import KILL_GRACE, Conversation, GatePolicy
-from outlast.turns.host import AgentHost, Hosting, SpoolLost
+from outlast.turns.host import AgentHost, SpoolLost
+from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.merge import Merger, Place
 from outlast.turns.reading import read_on
@@ -71,16 +72,30 @@ class LoopDriver:
 
     async def run(self, turn: str, content: tuple[Content, ...]) -> None:
         """Give the open turn to the agent, on the living one or a new one, and stay until its terminal is
-        durable. Raises LeaseLostError; any other way out is a terminal record."""
+        durable. Raises LeaseLostError, and what the journal raises when it can't be written; any other way
+        out is a terminal record."""
         try:
             host = await self._ready(turn)
         except LaunchFailure as failed:
             await self.end_agent(0.0)
-            await self._append_terminal(
-                turn, Ending(failure=failed.failure, phase="host_launch", stop=self.stopping(turn))
-            )
-            return
-        await self._converse(turn, content, host)
+            await self._not_launched(turn, failed.failure)
+        except KeepError as error:
+            other = isinstance(error, AttachRefusedError) and error.reason == "other_holder"
+            if other or isinstance(error, BelowFloorError):
+                self.journal.lease.lose("agent_taken")
+            self._raise_if_taken()
+            await self._not_launched(turn, Failure("unknown", str(error)))
+        except OSError as error:
+            message = f"the agent's folder could not be prepared: {error.strerror or type(error).__name__}"
+            await self._not_launched(turn, Failure("unknown", message))
+        else:
+            await self._converse(turn, content, host)
+
+    async def _not_launched(self, turn: str, failure: Failure) -> None:
+        if self.host is not None:
+            await self.end_agent(0.0)
+        ending = Ending(failure=failure, phase="host_launch", stop=self.stopping(turn))
+        await self._append_terminal(turn, ending)
 
     async def attach(self, turn: str, host: AgentHost) -> None:
         """A living agent of an earlier owner works on `turn`: record that we go on with it."""

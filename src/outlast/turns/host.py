@@ -5,26 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from outlast.agents.contract import (
     Agent,
     CloseStdin,
     Failure,
-    FoldContext,
     InputLine,
     LaunchContext,
+    LaunchSpec,
+    Notice,
     Wanted,
 )
 from outlast.clock import boottime
-from outlast.errors import AgentError, InvalidRecordError
-from outlast.ids import derived_id
+from outlast.errors import AgentError
 from outlast.keep import (
     AgentFolder,
     Alive,
-    Claim,
     Generation,
     InputRefusedError,
     LaunchFailedError,
@@ -45,7 +42,8 @@ from outlast.keep import (
 from outlast.records.types import InputReserved, Process
 from outlast.state.model import Loop
 from outlast.turns import launch
-from outlast.turns.intake import Intake, Located
+from outlast.turns.hosting import Hosting, fold_context, intake_of
+from outlast.turns.intake import Intake, Located, Seen
 from outlast.turns.report import report
 from outlast.turns.seen import seen_in
 
@@ -59,24 +57,6 @@ INPUT_RETRY = 0.2
 
 class SpoolLost(Exception):  # noqa: N818 - becomes evidence
     """What an agent said cannot be read, or understood, from here on; what came before it has been."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hosting:
-    """Where and for whom the agents of one session run."""
-
-    session: str
-    workspace: str
-    folders: Path
-    """Agent folders of this store on this machine."""
-    claim: Claim
-    machine: str
-    secret: bytes
-    environ: Mapping[str, str]
-
-    def folder(self, loop: str) -> AgentFolder:
-        """The folder of a loop's agent; recorded with each attempt."""
-        return AgentFolder((self.folders / derived_id(self.claim.store_id, self.session, loop)).absolute())
 
 
 class AgentHost:
@@ -106,9 +86,16 @@ class AgentHost:
     async def idle(cls, hosting: Hosting, agent: Agent, loop: Loop) -> AgentHost:
         """A shim that holds the folder's lock and has started nothing yet. Whatever lived there before is
         ended first, verified. Raises LaunchFailure, KeepError (a later owner has been here)."""
+        try:
+            fold = agent.fold(fold_context(hosting, loop), None)
+        except AgentError as error:
+            raise launch.LaunchFailure(Failure("unknown", str(error))) from error
+        except Exception as error:
+            raise launch.at_fault(agent, "could not begin to read", error) from error
         folder = AgentFolder.create(hosting.folder(loop.loop).path)
         generation = await launch.begin(folder, hosting.claim)
-        host = cls(generation, _intake(hosting, agent, loop, generation, fresh=True), hosting, agent)
+        # A folder that was lost and made anew numbers its generations from 1 again: no cursor is of this one.
+        host = cls(generation, Intake(fold, generation.name, agent.line_limit, None, None), hosting, agent)
         host._loop = loop
         host._learn_processes()
         await host._connect()
@@ -125,7 +112,7 @@ class AgentHost:
     ) -> AgentHost:
         """Become the owner of a living agent; nothing is created anew, its orphan grace stays as it was set.
         `reserved` is the open turn's input. Raises KeepError."""
-        intake = _intake(hosting, agent, loop, generation, fresh=False, reserved=reserved)
+        intake = intake_of(hosting, agent, loop, generation, reserved)
         host = cls(generation, intake, hosting, agent)
         host._learn_processes()
         await host._connect()
@@ -141,7 +128,7 @@ class AgentHost:
         reserved: InputReserved | None = None,
     ) -> AgentHost:
         """What a dead agent left behind. `reserved` is the open turn's input."""
-        intake = _intake(hosting, agent, loop, generation, fresh=False, reserved=reserved)
+        intake = intake_of(hosting, agent, loop, generation, reserved)
         return cls(generation, intake, hosting, agent)
 
     async def _connect(self) -> None:
@@ -200,7 +187,8 @@ class AgentHost:
         return self.intake.fold.unsettled
 
     def idle_seconds(self) -> float:
-        """Since the agent's newest frame, on the clock that the spool's times are of."""
+        """Since the agent's newest frame, but for those in which it says only that it waits. On the clock
+        that the spool's times are of."""
         return (boottime() - self._last_frame_at) / 1e9
 
     # --- reading -------------------------------------------------------------------------------
@@ -233,12 +221,16 @@ class AgentHost:
 
     def _fold(self, frame: SpoolFrame, located: list[Located]) -> None:
         begin, self._resume = self._resume, frame.resume
-        self._last_frame_at = max(self._last_frame_at, frame.time)
-        seen = seen_in(frame)
-        if seen is None:
-            return
+        seen, before = seen_in(frame), len(located)
+        if seen is not None:
+            self._feed(seen, (begin, frame.resume), located)
+        said = located[before:]
+        if not said or not all(isinstance(item.event, Notice) for item in said):
+            self._last_frame_at = max(self._last_frame_at, frame.time)
+
+    def _feed(self, seen: Seen, place: tuple[int, int], located: list[Located]) -> None:
         try:
-            for item in self.intake.feed(seen, begin, frame.resume):
+            for item in self.intake.feed(seen, *place):
                 located.append(item)  # noqa: PERF402 - what comes before a fault is kept
         except Exception as error:
             raise self._at_fault("could not read what the agent said", error) from error
@@ -286,17 +278,26 @@ class AgentHost:
             provider_session=loop.provider_session,
             confirmed=loop.provider_state == "confirmed",
         )
-        try:
-            spec = self._agent.launch(context)
-        except AgentError as error:
-            raise launch.LaunchFailure(Failure("exit_nonzero", str(error), exit_status=127)) from error
+        spec = self._spec(context)
         try:
             await client.start(
                 LaunchRequest(argv=spec.argv, env=dict(spec.env), cwd=spec.cwd, input_limit=spec.input_limit)
             )
         except LaunchFailedError as error:
+            # The folder may have gone since the adapter looked.
+            message = launch.no_folder(spec.cwd) if error.stage == "cwd" else error.message
             status = 127 if error.stage != "cwd" else 126
-            raise launch.LaunchFailure(Failure("exit_nonzero", error.message, exit_status=status)) from error
+            raise launch.LaunchFailure(Failure("exit_nonzero", message, exit_status=status)) from error
+
+    def _spec(self, context: LaunchContext) -> LaunchSpec:
+        if not Path(context.workspace).is_dir():
+            raise launch.LaunchFailure(Failure("unknown", launch.no_folder(context.workspace)))
+        try:
+            return self._agent.launch(context)
+        except AgentError as error:
+            raise launch.LaunchFailure(Failure("exit_nonzero", str(error), exit_status=127)) from error
+        except Exception as error:
+            raise launch.at_fault(self._agent, "could not prepare the launch", error) from error
 
     async def write(self, seq: int, item: InputLine | CloseStdin) -> str | None:
         """Give the agent a line as input `seq`; None when it is accepted, else why it was refused. A refused
@@ -364,37 +365,6 @@ class AgentHost:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
-
-
-def _intake(
-    hosting: Hosting,
-    agent: Agent,
-    loop: Loop,
-    generation: Generation,
-    *,
-    fresh: bool,
-    reserved: InputReserved | None = None,
-) -> Intake:
-    folded = loop.folded if loop.folded and loop.folded.generation == generation.name and not fresh else None
-    context = FoldContext(
-        session=hosting.session,
-        loop=loop.loop,
-        workspace=hosting.workspace,
-        provider_session=loop.provider_session,
-        confirmed=loop.provider_state == "confirmed",
-        secret=hosting.secret,
-    )
-    try:
-        fold = agent.fold(context, folded.state if folded else None)
-    except InvalidRecordError:
-        if folded is None:
-            raise
-        # Another version of the adapter wrote it: all is read anew, as far as the spool still has it.
-        folded, fold = None, agent.fold(context, None)
-    # A folder that was lost and made anew numbers its generations from 1 again.
-    journaled = None if fresh else loop.cursor
-    prompt = reserved.seq if reserved is not None and reserved.generation == generation.name else None
-    return Intake(fold, generation.name, agent.line_limit, journaled, folded, prompt)
 
 
 def input_digest(line: bytes) -> str:

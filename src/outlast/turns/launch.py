@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from outlast.agents.contract import Failure
+from outlast.agents.contract import Agent, Failure
 from outlast.keep import (
     AgentFolder,
     Alive,
@@ -19,6 +19,7 @@ from outlast.keep import (
     start_idle,
     tree_dead,
 )
+from outlast.turns.report import report
 
 PATIENCE = 10.0
 """Seconds for an earlier shim, or its guard, to be gone after it was told to end."""
@@ -31,6 +32,18 @@ class LaunchFailure(Exception):  # noqa: N818 - becomes a receipt
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+def no_folder(path: str) -> str:
+    """That the agent has no folder to run in, and what to do."""
+    return f"the workspace {path} is not there or cannot be entered: put it back, then `outlast retry`"
+
+
+def at_fault(agent: Agent, what: str, error: Exception) -> LaunchFailure:
+    """An adapter failed where it should have told why. What it said goes to the program's log alone: it may
+    hold anything."""
+    report(f"the adapter {agent.adapter} {what}", error)
+    return LaunchFailure(Failure("unknown", f"the adapter {agent.adapter} {what}: {type(error).__name__}"))
 
 
 async def begin(folder: AgentFolder, claim: Claim) -> Generation:

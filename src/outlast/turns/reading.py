@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from outlast.agents.contract import Delta
+from outlast.agents.contract import Delta, Notice
 from outlast.turns.host import AgentHost
 from outlast.turns.merge import Merger
 
@@ -23,6 +23,8 @@ def take_in(host: AgentHost, merger: Merger, show: Show = to_nobody) -> bool:
     for item in located:
         if isinstance(item.event, Delta):
             show(item.event.text)
+        elif isinstance(item.event, Notice):
+            show(f"\n[{item.event.text}]\n")
         else:
             merger.add(item)
     return more

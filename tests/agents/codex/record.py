@@ -128,14 +128,18 @@ class Life:
         while (line := self.fold.next(self.wanted)) is not None:
             seq = self.fold.last_input + 1
             if isinstance(line, CloseStdin):
-                self.steps.append({"closed": seq})
-                self.process.stdin.close()
-                self.events += self.fold.apply_stdin_closed(seq)
+                self._close(seq)
                 return
             self.steps.append({"in": line.line.decode()})
             self.process.stdin.write(line.line)
             self.process.stdin.flush()
             self.events += self.fold.apply_in(line.line.removesuffix(b"\n"), seq)
+
+    def _close(self, seq: int) -> None:
+        assert self.process.stdin is not None
+        self.steps.append({"closed": seq})
+        self.process.stdin.close()
+        self.events += self.fold.apply_stdin_closed(seq)
 
     def until(self, kind: type[E], accept: Callable[[E], bool] = lambda _: True) -> E:
         """Go on until such an event comes; an id that is observed is durable at once here."""
@@ -172,7 +176,7 @@ class Life:
 
     def end(self) -> None:
         """Close codex's stdin and read it to its end."""
-        self.want(close=True)
+        self._close(self.fold.last_input + 1)
         self._drain()
 
     def kill(self) -> None:

@@ -22,6 +22,7 @@ from outlast.agents.contract import (
     InputLine,
     Landed,
     Message,
+    Notice,
     NotLanded,
     Prompt,
     Raw,
@@ -34,6 +35,7 @@ from outlast.agents.contract import (
     Wanted,
 )
 from outlast.agents.failure import TAXONOMY
+from outlast.errors import InvalidRecordError
 from outlast.records.types import Content
 
 THREAD = "01a227de-0000-7000-8000-000000000001"
@@ -440,17 +442,38 @@ def test_a_process_that_dies_while_it_cleans_ends_the_turn_as_cancelled() -> Non
     assert ended.cancelled
 
 
-def test_close_waits_for_the_running_turn() -> None:
+def test_an_error_that_codex_tries_to_mend_is_noticed_and_no_other() -> None:
+    """Without a network it says nothing else, for as long as it tries."""
     lab = Lab().ready().running()
-    assert lab.fold.next(Wanted(close=True)) is None
-    lab.ends()
-    assert lab.fold.next(Wanted(close=True)) == CloseStdin()
-    assert lab.fold.apply_stdin_closed(5) == []
-    assert lab.fold.next(Wanted(close=True)) is None
+    said = {"message": "Reconnecting... 2/5 with token=sk-abcdefghijkl", "codexErrorInfo": None}
+    [notice] = lab.says("error", turnId="t1", willRetry=True, error=said)
+    assert notice == Notice("codex: Reconnecting... 2/5 with token=[redacted]")
+    assert lab.says("error", turnId="t1", willRetry=False, error=said) == []
+    assert (
+        lab.out({"method": "error", "params": {"threadId": "another", "willRetry": True, "error": said}})
+        == []
+    )
+    assert lab.fold.turn == "r1"
 
 
-def test_a_process_that_was_never_greeted_is_closed_at_once() -> None:
-    assert Lab().fold.next(Wanted(close=True)) == CloseStdin()
+def test_a_steer_is_refused_without_what_looks_like_a_credential() -> None:
+    lab = Lab().ready().running()
+    [frame] = steer(lab, "s1")
+    [refused] = lab.answers(frame["id"], error={"code": -32600, "message": "no: sk-abcdefghijklmnop"})
+    assert refused == NotLanded("s1", "codex refused it: no: [redacted]")
+
+
+def test_open_calls_are_bounded() -> None:
+    lab = Lab().ready().running()
+    for n in range(1_100):
+        lab.item("started", command(f"c{n}"))
+    assert lab.fold.open_calls == 1_000
+
+
+def test_a_state_that_is_none_of_codex_is_refused() -> None:
+    for state in (b"[]", b"{", b"[" * 100_000):
+        with pytest.raises(InvalidRecordError):
+            Codex().fold(FoldContext("session", "main", "/w", None, False), state)
 
 
 def test_forged_done_a_frame_inside_a_tools_output_is_only_output() -> None:

@@ -8,7 +8,7 @@ import pytest
 from outlast.agents.codex import Codex
 from outlast.agents.codex.binary import find_codex, version_of
 from outlast.agents.contract import LaunchContext
-from outlast.errors import AgentError
+from outlast.errors import AgentError, ConfigError
 
 ELF = b"\x7fELF and more"
 
@@ -110,3 +110,18 @@ def test_a_home_that_is_not_there_is_said_before_codex_fails_on_it(tmp_path: Pat
     environ = {"PATH": str(native.parent), "CODEX_HOME": str(tmp_path / "missing")}
     with pytest.raises(AgentError, match=r"CODEX_HOME is .*missing, which is no folder"):
         Codex().launch(context(environ, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"orphan_grace": float("inf")},
+        {"idle_park": float("nan")},
+        {"idle_timeout": -1.0},
+        {"total_timeout": 1e300},
+        {"on_interrupt": "redo"},
+    ],
+)
+def test_a_setting_that_means_nothing_is_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        Codex(**settings)  # type: ignore[arg-type]

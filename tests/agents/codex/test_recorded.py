@@ -86,6 +86,8 @@ class Replay:
             self._write(wanted)
 
     def _frame(self, step: Step) -> None:
+        if step.closed is not None and step.closed > self.fold.last_input:
+            self._close(step.closed)
         if step.out is not None:
             self.events += self.fold.apply_out(step.out.encode())
         if step.eof:
@@ -98,13 +100,16 @@ class Replay:
         while (line := self.fold.next(wanted)) is not None:
             seq = self.fold.last_input + 1
             if isinstance(line, CloseStdin):
-                self.closed.append(seq)
-                self.events += self.fold.apply_stdin_closed(seq)
+                self._close(seq)
             else:
                 self.lines.append(line.line.decode())
                 self.events += self.fold.apply_in(line.line.rstrip(b"\n"), seq)
             self._reload()
         self._reload()
+
+    def _close(self, seq: int) -> None:
+        self.closed.append(seq)
+        self.events += self.fold.apply_stdin_closed(seq)
 
     def _reload(self) -> None:
         if self.reload:

@@ -54,6 +54,11 @@ def test_a_command_is_an_agent_of_plain_values() -> None:
         {"command": ["a"], "after_failure": "stop"},
         {"command": ["a"], "idle_timeout": 0},
         {"command": ["a"], "total_timeout": -1.0},
+        {"command": ["a"], "orphan_grace": float("inf")},
+        {"command": ["a"], "idle_park": float("nan")},
+        {"command": ["a"], "idle_timeout": 1e300},
+        {"command": ["a"], "idle_timeout": True},
+        {"command": ["a"], "idle_timeout": "600"},
     ],
 )
 def test_a_setting_that_means_nothing_is_refused(settings: dict[str, object]) -> None:

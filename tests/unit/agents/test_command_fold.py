@@ -152,7 +152,7 @@ def test_stdin_is_closed_after_the_prompt_unless_it_is_to_stay_open() -> None:
     assert closed.write(wanted) is None
     assert closed.fold.last_input == 2
     assert opened.write(wanted) is None
-    assert opened.write(Wanted(close=True)) == CloseStdin()
+    assert opened.write(Wanted(cancel=True)) == CloseStdin()
 
 
 def test_the_prompt_is_written_once() -> None:

@@ -8,7 +8,6 @@ from outlast.agents.contract import ExitInfo
 from outlast.agents.failure import (
     MESSAGE_LIMIT,
     TAXONOMY,
-    Retry,
     classify_code,
     classify_exit,
     classify_text,
@@ -116,15 +115,6 @@ def test_an_agents_own_code_stays_readable() -> None:
     assert reported("crashed", "boom").message == "boom"
     assert reported("", "boom").message == "boom"
     assert reported("disk_melted", "").message == "disk_melted"
-
-
-def test_a_retry_waits_longer_each_time_and_as_long_as_the_provider_asks() -> None:
-    retry = Retry(attempts=4, base=1.0, cap=5.0, honours_retry_after=True)
-    assert [retry.delay(attempt, chance=1.0) for attempt in range(1, 6)] == [1.0, 2.0, 4.0, 5.0, None]
-    assert retry.delay(1, chance=0.0) == 0.5
-    assert retry.delay(1, chance=1.0, retry_after=60.0) == 60.0
-    assert retry.delay(4, chance=1.0, retry_after=1.0) == 5.0
-    assert Retry(attempts=1, base=1.0, cap=5.0).delay(1, chance=1.0, retry_after=60.0) == 1.0
 
 
 CANARIES = [

@@ -17,12 +17,14 @@ from outlast.keep.spool import Spool
 from outlast.records.envelope import Cursor
 from outlast.records.types import AgentStateFolded
 from outlast.state.model import Loop
-from outlast.turns.host import AgentHost, Hosting, SpoolLost
+from outlast.turns.host import AgentHost, SpoolLost
+from outlast.turns.hosting import Hosting
 from outlast.turns.intake import Intake, Located
 from outlast.turns.merge import Merger, Place
-from outlast.turns.reading import read_on
+from outlast.turns.reading import read_on, take_in
 
 AGENT = Command(["agent"])
+HOSTING = Hosting("s", "/w", Path("/w"), Claim("store", "lineage", 1, "owner"), "m", b"x", {})
 CONTEXT = FoldContext("s", "l", "/w", None, confirmed=False, secret=b"x")
 
 
@@ -178,16 +180,39 @@ def bases(life: Life) -> list[int]:
 def test_a_state_of_another_version_of_the_adapter_is_made_anew_from_the_spool(life: Life) -> None:
     """As far as the spool has its beginning; else it is a gap, and told as one."""
     list(conversation(life))
-    claim = Claim("store", "lineage", 1, "owner")
-    hosting = Hosting("s", "/w", life.generation.path, claim, "m", b"x", {})
     strange = AgentStateFolded(
         generation=life.generation.name, offset=4000, stdout=0, last_input=1, state=b"[]"
     )
     loop = Loop("main", "main", "a", "command", folded=strange)
     for agent in (AGENT, Codex()):
-        host = AgentHost.dead(hosting, agent, loop, life.generation)
+        host = AgentHost.dead(HOSTING, agent, loop, life.generation)
         host.read()
         assert host.intake.fold.last_input == 1
     life.spool.trim(4096)
     with pytest.raises(SpoolLost, match="begins at"):
-        AgentHost.dead(hosting, AGENT, loop, life.generation).read()
+        AgentHost.dead(HOSTING, AGENT, loop, life.generation).read()
+
+
+def test_what_an_agent_says_of_waiting_is_no_sign_of_life(life: Life) -> None:
+    """It is shown as it comes, and the idle clock goes on."""
+    codex = Codex()
+    host = AgentHost(
+        life.generation, Intake(codex.fold(CONTEXT), "g", codex.line_limit, None, None), HOSTING, codex
+    )
+    life.spool.append(
+        frames.INPUT, b'{"id":1,"method":"thread/start","params":{}}\n', flags=frames.FIRST, seq=1
+    )
+    life.spool.append(frames.OUTPUT, b'{"id":1,"result":{"thread":{"id":"x"}}}\n')
+    host.read()
+    heard = host._last_frame_at
+    said = {"threadId": "x", "willRetry": True, "error": {"message": "waiting for network"}}
+    life.spool.append(frames.OUTPUT, json.dumps({"method": "error", "params": said}).encode() + b"\n")
+    shown: list[str] = []
+    merger = Merger(Place("main", "t", "codex"), Loop("main", "main", "a", "codex"))
+    take_in(host, merger, shown.append)
+    assert shown == ["\n[codex: waiting for network]\n"]
+    assert not merger.pending
+    assert host._last_frame_at == heard
+    life.spool.append(frames.OUTPUT, b"something else\n")
+    host.read()
+    assert host._last_frame_at > heard

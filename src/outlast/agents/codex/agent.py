@@ -13,6 +13,7 @@ from outlast.agents.codex.fold import CodexFold
 from outlast.agents.codex.requests import Approval, Sandbox, ThreadSettings
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
+from outlast.agents.settings import check_settings
 from outlast.errors import AgentError
 
 ADAPTER_VERSION = "1"
@@ -26,7 +27,8 @@ class Codex:
     `model` None is the model of the user's codex configuration. `sandbox` and `approval` are sent on every
     start and resume, whatever the user's configuration says. `binary` names the program (default: `codex`
     on PATH, else the installed wheel). `env` names variables that are let through beside the safe list and
-    codex's own. Times are seconds; None is no limit."""
+    codex's own. Times are seconds; None is no limit. Raises ConfigError for a time or a word that means
+    nothing."""
 
     model: str | None = None
     sandbox: Sandbox = "workspace-write"
@@ -40,6 +42,9 @@ class Codex:
     idle_park: float | None = 900.0
     orphan_grace: float | None = 600.0
     line_limit: int = 64 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @property
     def kind(self) -> str:

@@ -223,8 +223,6 @@ class CodexFold:
             return CloseStdin()  # Nothing will ever be asked of it.
         if state.refuse:
             return requests.refuse(state.refuse[0])
-        if state.turn is None and wanted.close:
-            return CloseStdin()
         if state.stage != "ready" or state.thread is None:
             return self._next_of_handshake()
         return (

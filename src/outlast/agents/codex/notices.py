@@ -13,6 +13,7 @@ from outlast.agents.codex.state import Ended, State
 from outlast.agents.codex.turn import cut_replies, end_turn, failed
 from outlast.agents.codex.wire import (
     DeltaNotice,
+    ErrorNotice,
     ItemNotice,
     PlanNotice,
     ResolvedNotice,
@@ -22,12 +23,25 @@ from outlast.agents.codex.wire import (
     UsageNotice,
     decode,
 )
-from outlast.agents.contract import AgentEvent, Delta, Failure, GateClosed, Landed, Message, SessionConfirmed
+from outlast.agents.contract import (
+    AgentEvent,
+    Delta,
+    Failure,
+    GateClosed,
+    Landed,
+    Message,
+    Notice,
+    SessionConfirmed,
+)
+from outlast.agents.failure import tidy
 
 Events = list[AgentEvent] | None
 """None: the notification has another shape than the one known."""
 
 _CHANGES_LIMIT = 4 * 1024
+_NOTICE_LIMIT = 300
+_OPEN_LIMIT = 1_000
+"""Calls that are followed at a time: what bounds the state."""
 
 
 def apply_notice(state: State, method: str, params: msgspec.Raw) -> Events:
@@ -100,7 +114,8 @@ def _item_started(state: State, params: msgspec.Raw) -> Events:
     if notice.thread_id != state.thread:
         return []
     item = notice.item
-    if item.type in items.CALLS and notice.turn_id == state.codex_turn:
+    room = item.id in state.calls or len(state.calls) < _OPEN_LIMIT
+    if item.type in items.CALLS and notice.turn_id == state.codex_turn and room:
         state.calls[item.id] = items.bounded(items.call_input(item), _CHANGES_LIMIT) if item.changes else ""
     if item.type == "agentMessage":
         # Messages come one after another: one that is still not whole was cut off by a steer or an error.
@@ -156,6 +171,16 @@ def _plan(state: State, params: msgspec.Raw) -> Events:
     return [Message("plan", "\n".join(lines))]
 
 
+def _error(state: State, params: msgspec.Raw) -> Events:
+    """One that codex does not try to mend is told again with the turn's end."""
+    notice = decode(params, ErrorNotice)
+    if notice is None:
+        return None
+    if notice.thread_id != state.thread or not notice.will_retry or not notice.error.message:
+        return []
+    return [Notice(f"codex: {tidy(notice.error.message)[:_NOTICE_LIMIT]}")]
+
+
 def _usage(state: State, params: msgspec.Raw) -> Events:
     notice = decode(params, UsageNotice)
     if notice is None:
@@ -180,6 +205,7 @@ def _request_resolved(state: State, params: msgspec.Raw) -> Events:
 
 
 _READERS: Mapping[str, Callable[[State, msgspec.Raw], Events]] = {
+    "error": _error,
     "turn/started": _turn_started,
     "turn/completed": _turn_completed,
     "turn/plan/updated": _plan,

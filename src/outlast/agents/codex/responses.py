@@ -15,6 +15,7 @@ from outlast.agents.contract import (
     SessionObserved,
     StartFailed,
 )
+from outlast.agents.failure import tidy
 
 _RANK = {"readOnly": 0, "read-only": 0, "workspaceWrite": 1, "workspace-write": 1}
 _FULL_ACCESS = 2
@@ -106,7 +107,9 @@ def _turn_accepted(state: State, frame: Frame) -> list[AgentEvent]:
 
 def _steer_refused(state: State, request: RpcId | None, error: RpcError) -> list[AgentEvent]:
     key = next((key for key, seq in state.steers.items() if seq == request), None)
-    return [] if key is None else not_landed(state, key, f"codex refused it: {error.message[:_REASON_LIMIT]}")
+    if key is None:
+        return []
+    return not_landed(state, key, f"codex refused it: {tidy(error.message)[:_REASON_LIMIT]}")
 
 
 def _start_failed(state: State, failure: Failure) -> list[AgentEvent]:

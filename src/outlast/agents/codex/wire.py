@@ -79,6 +79,12 @@ class HttpStatus(msgspec.Struct, frozen=True, rename="camel"):
     http_status_code: int | None = None
 
 
+class ErrorNotice(msgspec.Struct, frozen=True, rename="camel"):
+    error: TurnError
+    will_retry: bool = False
+    thread_id: str = ""
+
+
 class Turn(msgspec.Struct, frozen=True):
     id: str
     status: str = ""

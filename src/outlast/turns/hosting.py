@@ -1,0 +1,63 @@
+"""Where a session's agents run, and how the reading of one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from outlast.agents.contract import Agent, FoldContext
+from outlast.errors import InvalidRecordError
+from outlast.ids import derived_id
+from outlast.keep import AgentFolder, Claim, Generation
+from outlast.records.types import InputReserved
+from outlast.state.model import Loop
+from outlast.turns.intake import Intake
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """Where and for whom the agents of one session run."""
+
+    session: str
+    workspace: str
+    folders: Path
+    """Agent folders of this store on this machine."""
+    claim: Claim
+    machine: str
+    secret: bytes
+    environ: Mapping[str, str]
+
+    def folder(self, loop: str) -> AgentFolder:
+        """The folder of a loop's agent; recorded with each attempt."""
+        return AgentFolder((self.folders / derived_id(self.claim.store_id, self.session, loop)).absolute())
+
+
+def fold_context(hosting: Hosting, loop: Loop) -> FoldContext:
+    """What an adapter's fold may know."""
+    return FoldContext(
+        session=hosting.session,
+        loop=loop.loop,
+        workspace=hosting.workspace,
+        provider_session=loop.provider_session,
+        confirmed=loop.provider_state == "confirmed",
+        secret=hosting.secret,
+    )
+
+
+def intake_of(
+    hosting: Hosting, agent: Agent, loop: Loop, generation: Generation, reserved: InputReserved | None = None
+) -> Intake:
+    """The intake of a generation that an earlier owner has read, from the state that it stored, or from the
+    beginning. `reserved` is the open turn's input. Raises what the adapter's `fold` raises."""
+    folded = loop.folded if loop.folded and loop.folded.generation == generation.name else None
+    context = fold_context(hosting, loop)
+    try:
+        fold = agent.fold(context, folded.state if folded else None)
+    except InvalidRecordError:
+        if folded is None:
+            raise
+        # Another version of the adapter wrote it: all is read anew, as far as the spool still has it.
+        folded, fold = None, agent.fold(context, None)
+    prompt = reserved.seq if reserved is not None and reserved.generation == generation.name else None
+    return Intake(fold, generation.name, agent.line_limit, loop.cursor, folded, prompt)
