@@ -1,11 +1,10 @@
-"""Every exit code of the contract (docs/cli.md), and the code that `--json` gives the error."""
+"""The exit codes of the contract (docs/cli.md), and the code that `--json` gives the error. What needs a
+living owner is beside its like: 4 in test_resume, 6 in test_gates, 130 in test_signals."""
 
 import sqlite3
 
 import pytest
-from tests.cli.support import Shell, until
-
-WAITS = "[[touch:here]][[wait:go]]"
+from tests.cli.support import Shell
 
 
 def test_0_and_1_are_how_the_turn_ended(shell: Shell) -> None:
@@ -18,9 +17,7 @@ def test_0_and_1_are_how_the_turn_ended(shell: Shell) -> None:
 
 def test_a_failure_says_what_to_do_about_it(shell: Shell) -> None:
     ran = shell.run("run", "-a", "scripted", "[[signal:9]]")
-    lines = ran.err.splitlines()
-    failed = next(number for number, line in enumerate(lines) if "crashed by signal 9" in line)
-    assert lines[failed + 1].startswith("what to do: Send the next message")
+    assert "what to do: Send the next message" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -46,46 +43,21 @@ def test_3_is_what_is_not_there(shell: Shell) -> None:
         assert (ran.code, ran.error["error"]) == (3, code), ran
 
 
-def test_4_names_the_owner_and_what_the_restore_failed_at(shell: Shell) -> None:
-    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
-    until((shell.folder / "here").exists, "the agent to be at work")
-    ran = shell.run("resume", "--json", "s")
-    assert (ran.code, ran.error["error"], ran.error["kind"]) == (4, "lease_held", "lease")
-    assert f"pid {owner.pid}" in ran.error["message"]
-    (shell.folder / "go").touch()
-    assert owner.wait(30) == 0
-
-
 def test_4_is_a_key_that_was_used_for_another_text(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "--session", "s", "--key", "K", "one")
     ran = shell.run("send", "--json", "--key", "K", "s", "two")
     assert (ran.code, ran.error["error"]) == (4, "request_collision")
 
 
-@pytest.mark.parametrize("command", ["show", "tail", "plan", "resume"])
-def test_5_is_a_journal_that_contradicts_itself(shell: Shell, command: str) -> None:
+def test_5_is_a_journal_that_contradicts_itself(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "--session", "s", "one")
     with sqlite3.connect(shell.state / "outlast.db") as database:
         database.execute("UPDATE record SET at = at + 1 WHERE seq = 4")
     database.close()
-    ran = shell.run(command, "--json", "s")
-    assert (ran.code, ran.error["error"]) == (5, "integrity"), ran
-    assert "record 4" in ran.error["message"]
-
-
-def test_6_is_a_question_that_waits(shell: Shell) -> None:
-    ran = shell.run("run", "--json", "-a", "scripted", "--session", "s", "[[gate:g:Which one?:left,right]]")
-    assert (ran.code, ran.error["error"]) == (6, "waiting_for_answer")
-    assert shell.run("wait", "s").code == 6
-    assert shell.run("resume", "s").code == 6
-
-
-def test_130_is_a_cancelled_turn(shell: Shell) -> None:
-    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
-    until((shell.folder / "here").exists, "the agent to be at work")
-    shell.run("cancel", "s")
-    assert owner.wait(30) == 130
-    assert shell.run("wait", "s").code == 130
+    for command in ("show", "tail", "plan", "resume"):
+        ran = shell.run(command, "--json", "s")
+        assert (ran.code, ran.error["error"]) == (5, "integrity"), ran
+        assert "record 4" in ran.error["message"]
 
 
 def test_going_on_with_a_session_that_needed_no_mending_is_not_commented_on(shell: Shell) -> None:

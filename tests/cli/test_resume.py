@@ -50,7 +50,7 @@ def test_double_writer(shell: Shell) -> None:
     owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
     until((shell.folder / "here").exists, "the agent to be at work")
     ran = shell.run("resume", "--json", "s")
-    assert ran.code == 4
+    assert (ran.code, ran.error["error"], ran.error["kind"]) == (4, "lease_held", "lease")
     assert f"pid {owner.pid}" in ran.error["message"]
     assert ran.error["session"] == "s"
     waiting = shell.start("resume", "s", "--wait", "20")
@@ -136,6 +136,38 @@ def test_kill_force_ends_an_owner_that_hangs(shell: Shell) -> None:
     assert killed.code == 0, killed
     assert owner.wait(30) == -signal.SIGKILL
     assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("cancel",), ("close",), ("kill",), ("skip", "{turn}"), ("answer", "{gate}", "left")]
+)
+def test_who_asks_an_owner_that_is_stopped_is_told_so_and_does_not_wait_for_ever(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("outlast.cli.owners.NOTICED_AFTER", 0.1)
+    monkeypatch.setattr("outlast.cli.owners.GIVES_UP_AFTER", 0.3)
+    master, slave = pty.openpty()
+    owner = shell.start(
+        "run", "-a", "scripted", "--session", "s", "[[gate:g:Which one?:left,right]]",
+        **on_terminal(slave),
+    )  # fmt: skip
+    os.close(slave)
+    until(lambda: bool(shell.sessions() and shell.sessions()[0]["open_gates"]), "the question")
+    interrupt(owner, signal.SIGSTOP)
+    shown = shell.show("s")
+    command, *rest = (
+        word.format(turn=shown["turns"][0]["turn"], gate=shown["gates"][0]["id"]) for word in arguments
+    )
+    ran = shell.run(command, "s", *rest)
+    assert ran.code == 4, ran
+    notice, error = ran.err.splitlines()
+    assert f"pid {owner.pid} (outlast run) owns session s and is stopped: kill -CONT {owner.pid}" in notice
+    assert error.endswith(f"kill -CONT {owner.pid}, or outlast resume s --take-over")
+    assert shell.run(command, "s", *rest, "--json").error["error"] == "owner_stopped"
+    interrupt(owner, signal.SIGCONT)
+    if command in ("cancel", "close", "kill"):
+        assert owner.wait(30) != 0  # it was kept
+    os.close(master)
 
 
 def cut_off(shell: Shell, prompt: str = WAITS) -> None:

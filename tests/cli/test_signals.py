@@ -35,6 +35,7 @@ def test_cancel_then_run(shell: Shell) -> None:
     shown = shell.show("s")
     assert [turn["outcome"] for turn in shown["turns"]] == ["cancelled", "queued"]
     assert status(shell) == "parked"
+    assert shell.run("wait", "s").code == 130
     assert not shell.effects.exists()
     assert shell.run("resume", "s").code == 0
     assert shell.effects.read_text() == "queued\n"

@@ -96,9 +96,8 @@ def test_a_store_of_another_program_is_refused_and_not_touched(shell: Shell) -> 
     database.unlink()
 
 
-@pytest.mark.parametrize("name", ["with space", "que?ry", "ha#sh", "ünïcode \N{ROCKET}", "per%cent"])
-def test_a_state_folder_of_any_name_works(shell: Shell, name: str) -> None:
-    shell.state = shell.state.parent / name
+def test_a_state_folder_of_any_name_works(shell: Shell) -> None:
+    shell.state = shell.state.parent / "with space que?ry ha#sh ünïcode \N{ROCKET} per%cent"
     shell.environ["OUTLAST_STATE_DIR"] = str(shell.state)
     assert shell.run("run", "-a", "scripted", "hello").out == "hello\n"
     assert (shell.state / "outlast.db").exists()

@@ -30,9 +30,9 @@ def not_empty(context: click.Context, parameter: click.Parameter, typed: str | N
     """Every id begins with an empty one, so a script whose variable is empty would act on whatever is there.
     Raises UsageError."""
     if typed == "":
-        raise UsageError(
-            f"{parameter.make_metavar(context)} is empty", hint="`outlast ls` lists the sessions"
-        )
+        name = parameter.make_metavar(context).strip("[]")
+        hint = "name the folder" if name == "DIR" else "`outlast ls` lists the sessions"
+        raise UsageError(f"{name} is empty", hint=hint)
     return typed
 
 
@@ -81,7 +81,9 @@ def workspace_option(help_text: str) -> Callable[[F], F]:
 
 def real_workspace(folder: str | None) -> str:
     """The real path of the folder to work in, the current one by default. Raises UsageError."""
-    path = os.path.realpath(folder or ".")
+    if folder == "":
+        raise UsageError("--workspace is empty", hint="leave it out to work in the current folder")
+    path = os.path.realpath("." if folder is None else folder)
     if not os.path.isdir(path):  # noqa: PTH112 - the path may hold surrogates; a string is what is stored
         raise UsageError(
             f"there is no folder {path}", hint="--workspace names the folder that the agent works in"

@@ -10,7 +10,7 @@ import msgspec
 
 from outlast.cli.exits import Exit
 from outlast.cli.failures import NothingToDoError
-from outlast.cli.options import json_option
+from outlast.cli.options import json_option, not_empty
 from outlast.cli.output import Screen, visible
 
 
@@ -22,7 +22,7 @@ class TrustLine(msgspec.Struct, frozen=True):
 
 
 @click.command("trust")
-@click.argument("folder", metavar="[DIR]", required=False)
+@click.argument("folder", metavar="[DIR]", required=False, callback=not_empty)
 @click.option("--revoke", is_flag=True, help="Take the trust back.")
 @json_option()
 def trust_command(folder: str | None, revoke: bool, as_json: bool) -> int:
