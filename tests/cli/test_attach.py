@@ -101,6 +101,19 @@ def test_who_leaves_a_session_that_somebody_runs_comes_back_by_attach(
     assert "resume" not in waited.err
 
 
+def test_ctrl_c_says_that_the_owner_is_stopped_and_a_second_one_leaves(
+    shell: Shell, owner: "subprocess.Popen[str]"
+) -> None:
+    os.kill(owner.pid, signal.SIGSTOP)
+    terminal = Terminal(shell, "s")
+    terminal.sees("at work")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    terminal.sees(f"is stopped: kill -CONT {owner.pid}, or outlast resume s --take-over")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.process.wait(30) == 0
+    terminal.close()
+
+
 def test_leaving_does_nothing_to_the_session(shell: Shell, owner: "subprocess.Popen[str]") -> None:
     terminal = Terminal(shell, "s")
     terminal.sees("at work")

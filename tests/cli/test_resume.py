@@ -166,7 +166,7 @@ def test_who_asks_an_owner_that_is_stopped_is_told_so_and_does_not_wait_for_ever
     assert shell.run(command, "s", *rest, "--json").error["error"] == "owner_stopped"
     interrupt(owner, signal.SIGCONT)
     if command in ("cancel", "close", "kill"):
-        assert owner.wait(30) != 0  # it was kept
+        owner.wait(30)  # it was kept: nobody else ends the wait for an answer
     os.close(master)
 
 

@@ -14,6 +14,7 @@ from outlast.cli.exits import Exit
 from outlast.cli.gates import choice_of, find_gate
 from outlast.cli.options import json_option, not_empty, session_argument
 from outlast.cli.output import Screen, visible
+from outlast.cli.owners import heard
 from outlast.cli.present import way_back_command
 from outlast.cli.shapes import ResultLine
 from outlast.cli.stored import loaded_config
@@ -63,7 +64,8 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
                 hint=f"`outlast show {session.id}` lists them",
                 session_id=session.id,
             )
-        answer = await session.answer(found or gate_typed, choice_typed, by=_user())
+        asked = session.answer(found or gate_typed, choice_typed, by=_user())
+        answer = await heard(client.store, session.id, asked, screen)
     _tell(screen, session.id, answer)
     return _EXITS[answer.result]
 

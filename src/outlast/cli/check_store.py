@@ -194,17 +194,12 @@ def _owners(patient: Patient) -> Iterator[Finding]:
 
 
 def _owner(row: Listed, owner: Holder) -> Finding:
-    from shlex import quote
+    from outlast.cli.owners import stopped
 
     session = row.entry.session
-    if owner.pid is not None and process_state(owner.pid) in ("T", "t"):
-        return Finding(
-            "leases",
-            "warning",
-            f"{owner.label} owns session {session} and is stopped",
-            f"kill -CONT {owner.pid}, or outlast resume {quote(session)} --take-over",
-            session,
-        )
+    found = stopped(session, owner)
+    if found is not None:
+        return Finding("leases", "warning", found.message, found.remedy, session)
     return Finding(
         "leases", "ok", f"{owner.label} owns session {session} (epoch {owner.epoch})", None, session
     )
@@ -232,15 +227,6 @@ def _rows(patient: Patient) -> list[Listed]:
         return list_sessions(patient.layout.database, CatalogQuery(limit=MANY))
     except OutlastError:  # the database's own finding tells of it
         return []
-
-
-def process_state(pid: int) -> str | None:
-    """The state letter of /proc/PID/stat; None where it cannot be read."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return text.rpartition(")")[2].split()[0]
 
 
 def _nearest(path: Path) -> Path:

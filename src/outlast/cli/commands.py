@@ -14,6 +14,7 @@ from outlast.cli.contact import open_client, open_runtime, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.options import json_option, session_argument, turn_argument
 from outlast.cli.output import Screen, visible
+from outlast.cli.owners import heard
 from outlast.cli.present import way_back_command
 from outlast.cli.shapes import ResultLine
 from outlast.cli.stored import loaded_config
@@ -97,11 +98,13 @@ def skip_command(session: str, turn: str | None, as_json: bool) -> int:
 def _owning(name: str, as_json: bool, order: Order, said: Said, *, force: bool = False) -> int:
     screen = Screen(os.environ, as_json=as_json)
     config = loaded_config(screen, name)
-    session, settled = asyncio.run(_take_and_order(config, name, order, force=force))
+    session, settled = asyncio.run(_take_and_order(config, name, order, screen, force=force))
     return _tell(screen, session, settled, said)
 
 
-async def _take_and_order(config: Config, name: str, order: Order, *, force: bool) -> tuple[str, Settled]:
+async def _take_and_order(
+    config: Config, name: str, order: Order, screen: Screen, *, force: bool
+) -> tuple[str, Settled]:
     """Of a session that nobody owns the lease is taken for the order and given back: no turn is begun for
     it, and an agent that is still at work then is left at work."""
     async with open_runtime(config) as runtime:
@@ -112,7 +115,7 @@ async def _take_and_order(config: Config, name: str, order: Order, *, force: boo
             done, _ = await asyncio.wait([asked], timeout=HANGS_AFTER)
             if not done:
                 await runtime.visit(session.id, take_over=True)
-        settled = await asked
+        settled = await heard(runtime.store, session.id, asked, screen)
         if settled.result == "queued" and await runtime.visit(session.id) is not None:
             await session.quiet()
             settled = type(settled)("done")
@@ -131,15 +134,15 @@ HANGS_AFTER = 2.0
 
 def _asking(name: str, turn: str | None, as_json: bool, order: TurnOrder, said: Said) -> int:
     screen = Screen(os.environ, as_json=as_json)
-    session, settled = asyncio.run(_ask(loaded_config(screen), name, turn, order))
+    session, settled = asyncio.run(_ask(screen, name, turn, order))
     return _tell(screen, session, settled, said)
 
 
-async def _ask(config: Config, name: str, turn: str | None, order: TurnOrder) -> tuple[str, Settled]:
-    async with open_client(config) as client:
+async def _ask(screen: Screen, name: str, turn: str | None, order: TurnOrder) -> tuple[str, Settled]:
+    async with open_client(loaded_config(screen)) as client:
         session = client.session(await speakable(client.store, name))
         which = None if turn is None else await _turn(session, turn)
-        return session.id, await order(session, which)
+        return session.id, await heard(client.store, session.id, order(session, which), screen)
 
 
 async def _turn(session: Session, typed: str) -> str:

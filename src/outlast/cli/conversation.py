@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from outlast.cli.console import LineReader
 from outlast.cli.gates import OpenQuestion, choice_of
 from outlast.cli.output import Screen, visible
+from outlast.cli.owners import heard
 from outlast.cli.present import TextPresenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
 from outlast.cli.text import first_line, question_lines, short, tool_line
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from outlast.runtime.client import Client
     from outlast.runtime.handles import Session
     from outlast.runtime.view import View
+
+T = TypeVar("T")
 
 HELP = (
     "a line is sent, or answers the open question (a number or a choice's id)",
@@ -188,8 +192,16 @@ class Conversation:
         self._wishes.put_nowait(wish)
 
     async def _obey(self) -> None:
-        while await self._wishes.get() is not Wish.DETACH:
-            await self._cancel()
+        asked: set[asyncio.Task[None]] = set()
+        try:
+            while await self._wishes.get() is not Wish.DETACH:
+                # Not waited for: the next Ctrl-C has to be heard meanwhile.
+                task = asyncio.create_task(self._try(Typed(Verb.CANCEL)))
+                asked.add(task)
+                task.add_done_callback(asked.discard)
+        finally:
+            for task in asked:
+                task.cancel()
 
     async def _listen(self) -> None:
         while (line := await self._reader.line()) is not None:
@@ -197,10 +209,13 @@ class Conversation:
             typed = understand(line, asked=bool(self._questions))
             if typed.verb is Verb.DETACH:
                 return
-            try:
-                await self._do(typed)
-            except OutlastError as error:
-                self._say(f"outlast: {error}")
+            await self._try(typed)
+
+    async def _try(self, typed: Typed) -> None:
+        try:
+            await self._do(typed)
+        except OutlastError as error:
+            self._say(f"outlast: {error}")
 
     async def _do(self, typed: Typed) -> None:
         if typed.verb is Verb.SEND:
@@ -226,15 +241,19 @@ class Conversation:
 
     async def _answer(self, text: str) -> None:
         question = next(iter(self._questions.values()))
-        answer = await self._session.answer(question.gate, choice_of(text, question.choices), by="attach")
+        choice = choice_of(text, question.choices)
+        answer = await self._heard_by_owner(self._session.answer(question.gate, choice, by="attach"))
         if answer.result == "queued":
             self._say(f"kept for the session's next owner: {way_back_command(self._session.id)}")
         elif answer.result != "answered":
             self._say(f"too late: {answer.result}{f' by {answer.by}' if answer.by else ''}")
             self._questions.pop(question.gate, None)
 
+    async def _heard_by_owner(self, work: Awaitable[T]) -> T:
+        return await heard(self._client.store, self._session.id, work, self._screen)
+
     async def _cancel(self) -> None:
-        result = await self._session.cancel(actor="cli")
+        result = await self._heard_by_owner(self._session.cancel(actor="cli"))
         if result.result == "too_late":
             self._signals.settle()
             self._say("no turn is running; /detach or Ctrl-D leaves")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from outlast.cli.console import can_ask
@@ -14,6 +13,7 @@ from outlast.cli.deciding import Decider
 from outlast.cli.failures import DetachedError, WaitingForAnswerError
 from outlast.cli.gates import Approve, OpenQuestion
 from outlast.cli.output import Screen, visible
+from outlast.cli.owners import heard
 from outlast.cli.present import Presenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
 from outlast.cli.text import first_line
@@ -38,7 +38,7 @@ class Watch:
     presenter: Presenter
     decider: Decider
     screen: Screen
-    owned_elsewhere: Callable[[], Awaitable[bool]]
+    runtime: Runtime
     questions: tuple[OpenQuestion, ...] = ()
     """Those that are open where the showing begins."""
     turn: str | None = None
@@ -152,7 +152,7 @@ class Attendance:
             raise await self._waiting(question)
 
     async def _waiting(self, question: OpenQuestion) -> WaitingForAnswerError:
-        owned = await self._watch.owned_elsewhere()
+        owned = await lives_elsewhere(self._watch.runtime, self._watch.session.id)
         return waiting_error(self._watch.session.id, question, owned=owned)
 
     async def _attend(self, working: asyncio.Task[T], shown: asyncio.Task[None]) -> T:
@@ -189,7 +189,10 @@ class Attendance:
         return wish is Wish.DETACH
 
     async def _cancel(self) -> None:
-        result = await self._watch.session.cancel(turn=self._watch.turn)
+        watch = self._watch
+        result = await heard(
+            watch.runtime.store, watch.session.id, watch.session.cancel(turn=watch.turn), watch.screen
+        )
         if result.result == "too_late":
             self.policy.settle()
         # Else it is settled when the turn's end is seen: until then a second Ctrl-C means "leave".
@@ -271,6 +274,5 @@ def attendance_of(session: Session, showing: Showing, *, turn: str | None = None
     elsewhere = _Elsewhere(showing.runtime.store, session, progress)
     decider = Decider(elsewhere, showing.approve, showing.screen, ask=ask)
     questions = showing.position.questions
-    owned = partial(lives_elsewhere, showing.runtime, session.id)
-    watch = Watch(session, showing.presenter, decider, showing.screen, owned, questions, turn)
+    watch = Watch(session, showing.presenter, decider, showing.screen, showing.runtime, questions, turn)
     return Attendance(watch, progress)

@@ -11,6 +11,7 @@ import click
 from outlast.cli.contact import open_client, speakable
 from outlast.cli.options import json_option, prompt_argument, read_prompt, session_argument
 from outlast.cli.output import Screen
+from outlast.cli.owners import heard
 from outlast.cli.present import way_back_command
 from outlast.cli.shapes import AcceptedLine
 from outlast.cli.stored import loaded_config
@@ -61,7 +62,7 @@ async def _send(config: Config, screen: Screen, name: str, given: Input) -> None
         turn = await session.send(given.text, key=given.key, when_busy=given.when_busy, actor="cli")
         owned = await client.store.holder(session.id) is not None
         if given.when_busy == "reject":
-            owned = await turn.accepted()
+            owned = await heard(client.store, session.id, turn.accepted(), screen)
     if screen.as_json:
         screen.json_line(AcceptedLine(session.id, turn.id))
     else:

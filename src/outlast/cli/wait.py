@@ -14,6 +14,7 @@ from outlast.cli.exits import Exit, exit_of_outcome
 from outlast.cli.failures import NobodyRunsItError
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
+from outlast.cli.owners import heard
 from outlast.cli.present import way_back_command
 from outlast.cli.stored import loaded_config
 from outlast.errors import SessionNotFoundError
@@ -40,7 +41,7 @@ def wait_command(session: str, as_json: bool) -> int:
     Exits 6 when it waits for an answer, 1 when there is work left and nobody runs it.
     """
     screen = Screen(os.environ, as_json=as_json)
-    outcome = asyncio.run(_wait(loaded_config(screen), session))
+    outcome = asyncio.run(_wait(loaded_config(screen), screen, session))
     if outcome is None:
         return Exit.OK
     if as_json:
@@ -53,11 +54,11 @@ def wait_command(session: str, as_json: bool) -> int:
     return exit_of_outcome(outcome.outcome)
 
 
-async def _wait(config: Config, name: str) -> Outcome | None:
+async def _wait(config: Config, screen: Screen, name: str) -> Outcome | None:
     """The newest turn's outcome; None for a session without turns."""
     async with open_client(config) as client:
         session = client.session(await client.store.find(name))
-        await _quiet(client, session)
+        await heard(client.store, session.id, _quiet(client, session), screen, waits=True)
         view = await session.view()
         turn = next((turn.turn for turn in reversed(view.turns) if turn.outcome != "queued"), None)
         return None if turn is None else await session.outcome(turn)
