@@ -59,6 +59,7 @@ IN_A_RESTORE = (
 )
 WHILE_ATTACHING = "turn.attach.before_append"
 TO_A_LIVING_AGENT = ("keep.attach.before", "keep.attach.after")
+WHILE_SWEEPING = "turn.sweep.renamed"
 OVER_A_DEAD_AGENT = ("keep.raise_floor.before", "keep.raise_floor.after")
 
 IN_SHORT = {"turn.events.after_append", WHILE_ATTACHING}
@@ -108,6 +109,7 @@ def test_no_point_is_left_out() -> None:
         *AFTER_THE_INPUT,
         *IN_A_RESTORE,
         WHILE_ATTACHING,
+        WHILE_SWEEPING,
         *OVER_A_DEAD_AGENT,
     }
 
@@ -116,6 +118,22 @@ def test_no_point_is_left_out() -> None:
 def test_owner_dies(place: Place, point: str) -> None:
     """The owner alone dies: its agent, if it has one, goes on, and each input runs once."""
     owner_dies(place, point)
+
+
+def test_uncapped_log_of_an_owner_that_dies_while_it_removes_old_lives(place: Place) -> None:
+    """Each turn of such an agent is a life with a spool of its own: the newest two are kept, and no part of
+    another."""
+    keys = [f"turn-{n}" for n in range(5)]
+    for key in keys:
+        place.send("job", QUICK, key=key)
+    killed_at(place, WHILE_SWEEPING)
+    (agent,) = place.state.glob("outlast.d/agents/*")
+    assert sorted(path.name for path in agent.glob("old-*")) == ["old-gen-000001"]
+    assert place.call("resume", "job", "--json").status == 0
+
+    place.journal("job").assert_every_input_ends_once()
+    place.assert_effects_once(*keys)
+    assert sorted(path.name for path in agent.glob("*gen-*")) == ["gen-000004", "gen-000005"]
 
 
 def test_reconnect_loss(place: Place) -> None:

@@ -343,14 +343,16 @@ async def restore(around: Surroundings, request: RestoreRequest) -> Restored:
 
 
 async def _roll_back(now: Restoring, passed: list[Phase], kind: str, message: str) -> None:
-    undos = [phase.undo for phase in reversed(passed) if phase.undo is not None]
-    if now.fenced and not _there(now.plan).starts:
-        await _farewell(_there(now.journal), RestoreErrored(kind=kind, message=message))
+    async def farewell(now: Restoring) -> None:
+        if now.fenced and not _there(now.plan).starts:
+            await _farewell(_there(now.journal), RestoreErrored(kind=kind, message=message))
+
     cancelled: asyncio.CancelledError | None = None
-    for undo in undos:
+    for undo in (farewell, *(phase.undo for phase in reversed(passed))):
         # One that fails must not keep the lease, or an agent, from being let go.
         try:
-            await undo(now)
+            if undo is not None:
+                await undo(now)
         except asyncio.CancelledError as error:
             cancelled = error
         except Exception as error:  # noqa: BLE001 - what the restore failed of is what its caller is told

@@ -31,6 +31,7 @@ from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.merge import Merger, Place
 from outlast.turns.reading import read_on
+from outlast.turns.report import report
 from outlast.turns.steering import Steering
 from outlast.turns.terminal import Ending, Stop, close
 
@@ -272,3 +273,22 @@ class LoopDriver:
             folded = self.journal.state.loops[self.loop].folded
             if folded is not None and folded.generation == host.generation_name:
                 await host.trim(folded.offset)
+        await self._sweep(host)
+
+    async def _sweep(self, host: AgentHost) -> None:
+        """Old lives go once later ones are recorded: else each turn would leave its spool for ever."""
+        try:
+            await asyncio.to_thread(launch.sweep, host.generation.folder, self._named())
+        except OSError as error:
+            report("old agent folders could not be removed", error)
+
+    def _named(self) -> frozenset[str]:
+        """The lives that the journal may still send a reader to."""
+        state = self.journal.state
+        loop = state.loops[self.loop]
+        said = (
+            [loop.attempt, loop.cursor, loop.folded]
+            + [place for turn in state.open_turns.values() for place in (turn.attempt, turn.reserved)]
+            + [queued.reserved for queued in state.queue.values()]
+        )
+        return frozenset(place.generation for place in said if place is not None)

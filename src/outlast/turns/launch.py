@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 
 from outlast.agents.contract import Agent, Failure
+from outlast.faults import point
 from outlast.keep import (
     AgentFolder,
     Alive,
@@ -15,7 +17,9 @@ from outlast.keep import (
     ShimGoneError,
     StartFailedError,
     TreeNotDeadError,
+    Verified,
     kill_marked,
+    layout,
     start_idle,
     tree_dead,
 )
@@ -24,6 +28,11 @@ from outlast.turns.report import report
 PATIENCE = 10.0
 """Seconds for an earlier shim, or its guard, to be gone after it was told to end."""
 POLL = 0.02
+KEPT = 2
+"""Newest lives of an agent folder that are kept to be looked at."""
+SWEPT = 50
+"""Old ones that go at a time."""
+_SWEPT_PREFIX = "old-"
 
 
 class LaunchFailure(Exception):  # noqa: N818 - becomes a receipt
@@ -101,3 +110,23 @@ async def gone(generation: Generation) -> None:
                 return
         except FolderLockHeldError:
             await asyncio.sleep(0.005)
+
+
+def sweep(folder: AgentFolder, named: frozenset[str]) -> None:
+    """Remove old lives from an agent folder: not the newest two, none that the journal has `named`, and none
+    of which something may still live.
+
+    A life is renamed before it is removed, so that none is ever found in part; what a crash has left of that
+    goes with the next sweep.
+    """
+    names = sorted(entry.name for entry in folder.path.iterdir())
+    numbers = [n for n in (layout.generation_number(name.encode()) for name in names) if n is not None]
+    for number in sorted(numbers)[:-KEPT][:SWEPT]:
+        generation = folder.generation(number)
+        if generation.name not in named and isinstance(tree_dead(generation), Verified):
+            generation.path.rename(folder.path / f"{_SWEPT_PREFIX}{generation.name}")
+            names.append(f"{_SWEPT_PREFIX}{generation.name}")
+            point("turn.sweep.renamed")
+    for name in names:
+        if name.startswith(_SWEPT_PREFIX):
+            shutil.rmtree(folder.path / name)
