@@ -14,8 +14,8 @@ from typing import Any, Literal
 from outlast import faults
 from outlast.clock import monotonic
 from outlast.errors import InvalidRecordError, StoreError
-from outlast.journal import Journal, Proposal, read_records
-from outlast.records.envelope import Draft, Record
+from outlast.journal import Journal, Proposal
+from outlast.records.envelope import Draft
 from outlast.records.types import (
     Body,
     Content,
@@ -31,6 +31,7 @@ from outlast.store.contract import Entry, Store
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
 from outlast.turns.requests import InputRequest, decode
+from outlast.turns.steering import content_of
 from outlast.turns.terminal import Ending, Stop
 
 LEAVE_PATIENCE = 5.0
@@ -248,7 +249,7 @@ class SessionActor:
     async def _work(
         self, turn: OpenTurn, how: Callable[[str, tuple[Content, ...]], Coroutine[Any, Any, None]]
     ) -> None:
-        content = await self.content(turn.input_seq)
+        content = await content_of(self.journal, turn.input_seq)
         self._turn = asyncio.create_task(how(turn.turn, content), name=f"turn {turn.turn}")
 
     async def _begin(self, queued: Queued) -> OpenTurn:
@@ -265,12 +266,6 @@ class SessionActor:
         )
         faults.point("actor.turn.after_append")
         return self.state.open_turns[queued.request_id]
-
-    async def content(self, seq: int) -> tuple[Content, ...]:
-        """The content of the InputAccepted at `seq`."""
-        async for record in read_records(self.store, self.name, after=seq - 1):
-            return _content(record)
-        return ()
 
     async def _reap(self) -> None:
         if self._turn is not None and self._turn.done():
@@ -342,8 +337,3 @@ def _readable(entry: Entry) -> InputRequest | None:
         return decode(InputRequest, entry.body)
     except InvalidRecordError:
         return None
-
-
-def _content(record: Record) -> tuple[Content, ...]:
-    assert isinstance(record.body, InputAccepted)
-    return tuple(record.body.content)

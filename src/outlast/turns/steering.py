@@ -42,7 +42,7 @@ class Steering:
         waiting = [entry for entry in self.journal.state.queue.values() if entry.joins == self.turn]
         for entry in waiting:
             if entry.request_id not in self._content:
-                self._content[entry.request_id] = await _content(self.journal, entry.seq)
+                self._content[entry.request_id] = await content_of(self.journal, entry.seq)
         return tuple(
             Prompt(self.turn, 1, entry.request_id, self._content[entry.request_id]) for entry in waiting
         )
@@ -52,7 +52,8 @@ class Steering:
         return any(entry.request_id == key for entry in steered_into(self.journal.state, self.turn))
 
 
-async def _content(journal: Journal, seq: int) -> tuple[Content, ...]:
+async def content_of(journal: Journal, seq: int) -> tuple[Content, ...]:
+    """The content of the InputAccepted at `seq`."""
     async for record in journal.read(after=seq - 1):
         assert isinstance(record.body, InputAccepted)
         return tuple(record.body.content)
