@@ -30,6 +30,16 @@ def test_retry_and_skip_of_nothing_are_not_found(shell: Shell) -> None:
         assert "has no turn 'nothing-like-it'" in ran.err
 
 
+def test_retry_and_skip_with_nothing_to_do_are_a_conflict_at_once(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "fine")
+    for command in ("retry", "skip"):
+        ran = shell.run(command, "s")
+        assert (ran.code, ran.out.partition(":")[0]) == (4, f"nothing to {command}"), ran
+        told = shell.run(command, "s", "--json")
+        assert (told.code, told.lines[0]["result"]) == (4, "too_late")
+    assert shell.sessions()[0]["queued"] == 0
+
+
 def test_send_is_durable_and_says_who_runs_it(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "--session", "s", "first")
     sent = shell.run("send", "--json", "--key", "K", "s", "-", stdin=b"second\r\n")

@@ -38,9 +38,13 @@ def test_gate_dead(shell: Shell) -> None:
     assert wrong.code == 2
     assert "left, right" in wrong.err
     assert shell.json("answer", "s", gate["id"][:8], "right")["result"] == "queued"
+    assert shell.run("answer", "s", gate["id"], "right").code == 0
+    other = shell.run("answer", "s", gate["id"], "left")
+    assert other.code == 4
+    assert "the answer right waits for the session's next owner" in other.out
     resumed = shell.run("resume", "s")
     assert (resumed.code, resumed.out) == (0, "g=right\n")
-    late = shell.run("answer", "--json", "s", gate["id"], "left")
+    late = shell.run("answer", "--json", "s", gate["id"][:8], "left")
     assert (late.code, late.lines[0]["result"]) == (4, "taken")
     never = shell.run("answer", "--json", "s", "no-such-gate", "left")
     assert (never.code, never.error["error"]) == (3, "gate_not_found")

@@ -23,6 +23,8 @@ from outlast.errors import GateNotFoundError
 if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.runtime.handles import Answer
+    from outlast.store.contract import Store
+    from outlast.turns.requests import AnswerRequest
 
 _EXITS = {
     "answered": Exit.OK,
@@ -49,7 +51,7 @@ def answer_command(session: str, gate: str, choice: str, as_json: bool) -> int:
 
 
 async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -> int:
-    from outlast.runtime.awaiting import resolution
+    from outlast.runtime.handles import Answer
 
     name, gate_typed, choice_typed = typed
     async with open_client(config) as client:
@@ -58,30 +60,52 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
         found = find_gate(gate_typed, list(gates))
         if found is not None:
             choice_typed = choice_of(choice_typed, gates[found].choices)
-        elif await resolution(client, session.id, gate_typed) is None:
-            raise GateNotFoundError(
-                f"session {session.id} has no open question {gate_typed!r}",
-                hint=f"`outlast show {session.id}` lists them",
-                session_id=session.id,
-            )
-        asked = session.answer(found or gate_typed, choice_typed, by=_user())
-        answer = await heard(client.store, session.id, asked, screen)
-    _tell(screen, session.id, answer)
-    return _EXITS[answer.result]
+            waiting = await _waiting(client.store, session.id, found)
+            if waiting is not None and waiting.choice != choice_typed:
+                detail = f"the answer {waiting.choice} waits for the session's next owner"
+                return _tell(screen, session.id, Answer("taken", waiting.by), detail)
+        else:
+            found = find_gate(gate_typed, await _closed_gates(client.store, session.id))
+            if found is None:
+                raise GateNotFoundError(
+                    f"session {session.id} has no question {gate_typed!r}",
+                    hint=f"`outlast show {session.id}` lists those that are open",
+                    session_id=session.id,
+                )
+        asked = session.answer(found, choice_typed, by=_user())
+        return _tell(screen, session.id, await heard(client.store, session.id, asked, screen))
 
 
-def _tell(screen: Screen, session: str, answer: Answer) -> None:
+async def _waiting(store: Store, session: str, gate: str) -> AnswerRequest | None:
+    """The first answer to the question that no owner has taken yet."""
+    from outlast.turns.requests import AnswerRequest, decode
+
+    answers = (decode(AnswerRequest, e.body) for e in await store.pending(session) if e.kind == "answer")
+    return next((answer for answer in answers if answer.gate == gate), None)
+
+
+async def _closed_gates(store: Store, session: str) -> list[str]:
+    from outlast.journal import read_records
+    from outlast.records.types import GateResolved
+
+    bodies = [record.body async for record in read_records(store, session)]
+    return [body.gate for body in bodies if isinstance(body, GateResolved)]
+
+
+def _tell(screen: Screen, session: str, answer: Answer, detail: str = "") -> int:
     if screen.as_json:
-        screen.json_line(ResultLine(session, answer.result, by=answer.by or msgspec.UNSET))
-        return
+        screen.json_line(ResultLine(session, answer.result, detail, by=answer.by or msgspec.UNSET))
+        return _EXITS[answer.result]
+    by = f" by {answer.by}" if answer.by else ""
     text = {
         "answered": "answered",
         "queued": f"kept for the session's next owner: {way_back_command(session)}",
-        "taken": f"too late: already answered{f' by {answer.by}' if answer.by else ''}",
+        "taken": f"too late: already answered{by}{f'; {detail}' if detail else ''}",
         "expired": "too late: the question has expired",
         "gone": "too late: the agent does not wait for it any more",
     }[answer.result]
     screen.out.line(visible(text))
+    return _EXITS[answer.result]
 
 
 def _user() -> str:

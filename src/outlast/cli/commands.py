@@ -76,9 +76,9 @@ def retry_command(session: str, turn: str | None, as_json: bool) -> int:
     """Send a failed, interrupted or parked turn to its agent again.
 
     What the turn had already done may happen again: only you can know that this is right. Without TURN it
-    is the newest that did not end as done.
+    is the newest that did not end as done. Exits 4 when there is nothing to retry.
     """
-    said = Said("the turn begins again", "no such turn is parked, failed or interrupted", fails=True)
+    said = Said("the turn begins again", "nothing to retry", fails=True)
     return _asking(session, turn, as_json, lambda handle, which: handle.retry(which, actor="cli"), said)
 
 
@@ -87,8 +87,8 @@ def retry_command(session: str, turn: str | None, as_json: bool) -> int:
 @turn_argument
 @json_option()
 def skip_command(session: str, turn: str | None, as_json: bool) -> int:
-    """Give a parked turn up, or release a held queue; the queue goes on."""
-    said = Said("left as it is; the queue goes on", "no such turn is parked and no queue is held", fails=True)
+    """Give a parked turn up, or release a held queue; the queue goes on. Exits 4 when there is neither."""
+    said = Said("left as it is; the queue goes on", "nothing to skip", fails=True)
     return _asking(session, turn, as_json, lambda handle, which: handle.skip(which, actor="cli"), said)
 
 
@@ -167,12 +167,12 @@ def _tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
     else:
         text = {
             "done": said.done,
-            "too_late": said.too_late,
+            "too_late": f"{said.too_late}: {settled.detail}" if said.fails else said.too_late,
             "queued": f"kept for the session's next owner: {way_back_command(session)}",
         }.get(settled.result, f"refused: {settled.detail}")
         screen.out.line(visible(text))
     if settled.result in ("done", "queued"):
         return Exit.OK
     if settled.result == "too_late":
-        return Exit.NOT_FOUND if said.fails else Exit.OK
+        return Exit.CONFLICT if said.fails else Exit.OK
     return Exit.FAILED
