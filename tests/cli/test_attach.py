@@ -54,6 +54,8 @@ def test_a_person_sees_the_running_turn_answers_sends_and_leaves(
     terminal.type(b"/send [[say:mine]]\n")
     terminal.type(b"2\n")
     terminal.sees("g=right")
+    terminal.sees("queued: [[say:mine]]")
+    terminal.sees("\n> [[say:mine]]")
     terminal.sees("mine")
     assert owner.wait(30) == 0
     terminal.type(b"/detach\n")

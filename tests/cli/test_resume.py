@@ -301,6 +301,36 @@ def test_wait_does_not_take_a_parked_turn_for_the_end_of_the_queue(shell: Shell)
     assert shell.json("wait", "s")["text"] == "behind it"
 
 
+def test_each_turn_of_a_queue_is_announced_by_what_it_was_asked(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "first")
+    shell.run("send", "s", "[[say:two]]\nand more")
+    shell.run("send", "s", "[[say:three]]")
+    resumed = shell.run("resume", "s")
+    assert resumed.out == "two\nthree\n"
+    assert [line for line in resumed.err.splitlines() if line.startswith(">")] == [
+        "> [[say:two]] …", "> [[say:three]]",
+    ]  # fmt: skip
+    shell.run("send", "s", "[[say:four]]")
+    ran = shell.run("run", "--session", "s", "[[say:five]]")
+    assert ran.out == "five\n"
+    assert [line for line in ran.err.splitlines() if line.startswith(">")] == [
+        "> [[say:four]]", "> [[say:five]]",
+    ]  # fmt: skip
+    assert ">" not in shell.run("run", "--session", "s", "alone").err
+
+
+def test_an_input_that_was_accepted_before_resume_came_is_announced_too(shell: Shell) -> None:
+    crash(shell)
+    owner = shell.start("resume", "s")
+    until(lambda: bool(shell.records("s", "TurnAttached")), "the owner")
+    shell.run("send", "s", "[[say:second]]")
+    until(lambda: len(shell.records("s", "InputAccepted")) == 2, "the second input to be accepted")
+    owner.kill()
+    owner.communicate(timeout=30)
+    (shell.folder / "go").touch()
+    assert "> [[say:second]]\n" in shell.run("resume", "s").err
+
+
 def test_a_person_sees_that_resume_waits_for_the_owner(shell: Shell) -> None:
     owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
     until((shell.folder / "here").exists, "the agent to be at work")

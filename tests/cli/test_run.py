@@ -1,13 +1,15 @@
 """`outlast run`, as a user or a script meets it."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.cli.support import Shell
+from tests.cli.support import Shell, on_terminal, reader, until
 
 TEXT = "CRLF\r\n NUL \0 emoji \N{ROCKET} and  spaces \t "
 
@@ -283,6 +285,18 @@ def test_a_full_output_is_an_error_in_one_line_and_the_session_goes_on(shell: Sh
 def test_no_colours_where_nobody_sees_them(shell: Shell) -> None:
     ran = shell.run("run", "-a", "scripted", "[[tool:t:ls:completed]][[say:hi]]")
     assert "\x1b" not in ran.out + ran.err
+
+
+def test_a_person_knows_the_session_from_the_beginning(shell: Shell) -> None:
+    master, slave = pty.openpty()
+    run = shell.start("run", "-a", "scripted", "--session", "s", "[[wait:go]]", **on_terminal(slave))
+    os.close(slave)
+    seen = reader(master)
+    until(lambda: "session s (agent scripted)" in seen(), "the session's id")
+    (shell.folder / "go").touch()
+    run.communicate(timeout=30)
+    os.close(master)
+    assert "session s" not in shell.run("run", "--session", "s", "hello").err
 
 
 def test_early_id(shell: Shell) -> None:

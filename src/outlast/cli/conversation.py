@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from outlast.cli.console import LineReader
+from outlast.cli.following import waiting_inputs
 from outlast.cli.gates import OpenQuestion, choice_of
 from outlast.cli.output import Screen, visible
 from outlast.cli.owners import heard
@@ -103,7 +104,7 @@ class Conversation:
         self._questions: dict[str, OpenQuestion] = {}
         self._signals = SignalPolicy()
         self._wishes: asyncio.Queue[Wish] = asyncio.Queue()
-        self._sent: set[str] = set()
+        self._running: str | None = None
 
     async def run(self) -> None:
         """Until /detach, the end of input, a second Ctrl-C, SIGTERM or the terminal's hang-up."""
@@ -111,7 +112,11 @@ class Conversation:
         with listening(self._heard):
             view = await self._session.view()
             self._presenter = TextPresenter(
-                self._screen, self._session.id, looks_on=True, attempts=view.attempts
+                self._screen,
+                self._session.id,
+                looks_on=True,
+                attempts=view.attempts,
+                inputs=waiting_inputs(view),
             )
             self._introduce(view)
             self._reader.start()
@@ -140,6 +145,7 @@ class Conversation:
 
         self._say(f"{view.row.entry.title or view.row.entry.session}: {status_of(view.row)} (/help for help)")
         running = next((turn for turn in view.turns if turn.outcome == "running"), None)
+        self._running = None if running is None else running.turn
         for message in view.messages:
             if running is not None and not isinstance(message, OwnerMessage) and message.turn == running.turn:
                 self._screen.out.line(visible(_message_line(message)))
@@ -161,10 +167,11 @@ class Conversation:
 
     def _take(self, record: Record) -> None:
         body = record.body
-        if isinstance(body, InputAccepted) and body.request_id not in self._sent:
-            self._say(f"> {first_line(' '.join(part.text for part in body.content))}")
+        if isinstance(body, InputAccepted) and self._running is not None:
+            self._say(f"queued: {first_line(text_of(body.content))}", dim=True)
+            self._presenter.typed_here.discard(body.request_id)
         elif isinstance(body, TurnStarted):
-            self._say(f"turn {short(record.turn)} begins", dim=True)
+            self._running = record.turn
         self._presenter.record(record)
         if isinstance(body, GateOpened):
             choices = tuple(body.choices)
@@ -172,6 +179,7 @@ class Conversation:
         elif isinstance(body, GateResolved):
             self._questions.pop(body.gate, None)
         elif isinstance(body, TERMINALS):
+            self._running = None
             self._signals.settle()
             if isinstance(body, TurnDone):
                 self._say(f"turn {short(record.turn)} done", dim=True)
@@ -234,7 +242,7 @@ class Conversation:
         from outlast.ids import new_id
 
         key = new_id()
-        self._sent.add(key)
+        self._presenter.typed_here.add(key)
         await self._session.send(text, key=key, actor="cli")
         if await self._client.store.holder(self._session.id) is None:
             self._say(f"queued; nobody runs this session now: {way_back_command(self._session.id)}")

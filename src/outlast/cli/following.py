@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from outlast.records.types import TurnAttemptStarted
     from outlast.runtime.handles import Session
     from outlast.runtime.runtime import Runtime
+    from outlast.runtime.view import View
     from outlast.store.contract import Store
 
 T = TypeVar("T")
@@ -220,6 +221,8 @@ class Position:
     questions: tuple[OpenQuestion, ...] = ()
     attempts: Mapping[str, TurnAttemptStarted] = field(default_factory=dict)
     """Of the turns that are open there."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """First lines of the inputs that were accepted and wait there."""
 
 
 async def position_of(store: Store, session: Session) -> Position:
@@ -227,14 +230,19 @@ async def position_of(store: Store, session: Session) -> Position:
     only where there are any."""
     seq = (await store.tip(session.id)).seq
     row = await store.listed(session.id)
-    if row is None or not (row.entry.open_gates or row.entry.state == "running"):
+    if row is None or not (row.entry.open_gates or row.entry.queued or row.entry.state == "running"):
         return Position(seq)
     view = await session.view()
     questions = (
         OpenQuestion(g.id, g.kind, g.question, g.choices, g.requested_by, parked=g.resolver == "runtime")
         for g in view.gates
     )
-    return Position(view.seq, tuple(questions), view.attempts)
+    return Position(view.seq, tuple(questions), view.attempts, waiting_inputs(view))
+
+
+def waiting_inputs(view: View) -> dict[str, str]:
+    """First lines of the inputs that wait, by request."""
+    return {waiting.request_id: first_line(waiting.input) for waiting in view.queue}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Protocol
 from outlast.cli.last_words import last_words
 from outlast.cli.output import Screen, visible
 from outlast.cli.shapes import AcceptedLine, WayBackLine
-from outlast.cli.text import LiveText, Takeovers, failure_lines, pieces_of, receipt_line
+from outlast.cli.text import LiveText, Takeovers, failure_lines, first_line, pieces_of, receipt_line
 from outlast.records.envelope import Record
 from outlast.records.public import public_line
-from outlast.records.types import InputAccepted, InputJoined, Receipt, TurnAttemptStarted, TurnFailed
+from outlast.records.types import (
+    InputAccepted,
+    InputJoined,
+    Receipt,
+    TurnAttemptStarted,
+    TurnFailed,
+    TurnStarted,
+)
+from outlast.state.messages import text_of
 
 if TYPE_CHECKING:
     from outlast.runtime.handles import Delta
@@ -84,12 +92,19 @@ class TextPresenter:
         only_turn: str | None = None,
         looks_on: bool = False,
         attempts: Mapping[str, TurnAttemptStarted] = MappingProxyType({}),
+        inputs: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._screen = screen
         self._session = session
         self._live = LiveText()
         # Only who looks on is told that a process came to the session without anything to mend.
         self._takeovers = Takeovers(only_mended=not looks_on)
+        self._inputs = dict(inputs)
+        """First lines of inputs, by request."""
+        self._announced = looks_on
+        """A turn was announced: from then on every turn is, this command's own too."""
+        self.typed_here: set[str] = set()
+        """Inputs that stand on the screen already."""
         self._attempts = dict(attempts)
         """By turn: whose standard error tells more if it fails."""
         self._failures_told: set[str] = set()
@@ -151,11 +166,23 @@ class TextPresenter:
         self._end_words()
         self._note(f"to come back: {way_back_command(session, owned=owned)}", dim=True)
 
+    def _announce(self, request_id: str) -> None:
+        """What the turn that begins was asked. A command's own first turn needs no such line."""
+        if request_id in self.typed_here or (request_id == self.only_turn and not self._announced):
+            return
+        self._announced = True
+        self._end_words()
+        self._note(f"> {self._inputs.get(request_id, '')}")
+
     def _follow_input(self, record: Record) -> None:
         """An input that joined a running turn has that turn's words as its result."""
         body = record.body
-        if isinstance(body, InputAccepted) and body.request_id == self.only_turn:
-            self._from_its_start = True
+        if isinstance(body, InputAccepted):
+            self._inputs[body.request_id] = first_line(text_of(body.content))
+            if body.request_id == self.only_turn:
+                self._from_its_start = True
+        elif isinstance(body, TurnStarted):
+            self._announce(body.request_id)
         elif isinstance(body, InputJoined) and body.request_id == self.only_turn and record.turn is not None:
             self.only_turn = record.turn
             self._from_its_start = False

@@ -60,7 +60,7 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
         presenter = (
             JsonPresenter(screen)
             if screen.as_json
-            else TextPresenter(screen, found, attempts=position.attempts)
+            else TextPresenter(screen, found, attempts=position.attempts, inputs=position.inputs)
         )
         attendance = attendance_of(session, Showing("ask", presenter, screen, runtime, position))
         blocks = Blocks(session.id, runtime.store, presenter)

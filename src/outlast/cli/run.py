@@ -21,7 +21,7 @@ from outlast.cli.options import (
     real_workspace,
     workspace_option,
 )
-from outlast.cli.output import Screen
+from outlast.cli.output import Screen, visible
 from outlast.errors import AgentNotFoundError, AmbiguousIdError, SessionNotFoundError, UsageError
 from outlast.ids import derived_id
 
@@ -122,9 +122,15 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
         position = await position_of(runtime.store, session)
         turn = await session.send(request.text, agent=agent, key=request.key, actor="cli")
         presenter = (
-            JsonPresenter(screen) if request.as_json else TextPresenter(screen, session.id, only_turn=turn.id)
+            JsonPresenter(screen)
+            if request.as_json
+            else TextPresenter(screen, session.id, only_turn=turn.id, inputs=position.inputs)
         )
         presenter.accepted(session.id, turn.id)
+        if screen.err.is_terminal and not request.as_json:
+            row = await runtime.store.listed(session.id)
+            whose = "" if row is None else f" (agent {row.entry.agent})"
+            screen.note(screen.err.dim(visible(f"session {session.id}{whose}")))
         try:
             showing = Showing(request.approve, presenter, screen, runtime, position)
             return await _attend(runtime, session, turn, showing)

@@ -253,8 +253,11 @@ class Takeovers:
 
 
 def first_line(text: str, width: int = 160) -> str:
-    """The first line that says something, cut to `width`."""
-    line = next((stripped for raw in text.splitlines() if (stripped := raw.strip())), "")
+    """The first line that says something, cut to `width`; a `…` where there is more."""
+    lines = (stripped for raw in text.splitlines() if (stripped := raw.strip()))
+    line = next(lines, "")
+    if next(lines, None) is not None:
+        line = f"{line} …"
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
