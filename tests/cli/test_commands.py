@@ -1,9 +1,13 @@
 """The small commands: what they print and how they exit."""
 
 import json
+import os
+import pty
 
 import pytest
-from tests.cli.support import Shell, until
+from tests.cli.support import Shell, on_terminal, reader, until
+
+from outlast.cli.ls import beginnings
 
 WAITS = "[[touch:here]][[wait:go]]"
 
@@ -113,6 +117,38 @@ def test_ls_show_and_tail_have_the_shapes_that_scripts_know(shell: Shell) -> Non
     table = shell.run("ls").out.splitlines()
     assert table[0].split() == ["ID", "STATUS", "AGENT", "ACTIVE", "TURNS", "QUEUED", "TITLE"]
     assert table[1].split()[:3] == ["s", "idle", "scripted"]
+
+
+def test_a_title_has_room_on_a_narrow_terminal(shell: Shell) -> None:
+    for title in ("mend the first thing", "mend the second thing"):
+        shell.run("run", "-a", "scripted", title)
+    whole = [line.split()[0] for line in shell.run("ls").out.splitlines()[1:]]
+    assert whole == [row["id"] for row in shell.json("ls")]
+    master, slave = pty.openpty()
+    shell.environ["COLUMNS"] = "80"
+    listing = shell.start("ls", stdout=slave, **on_terminal(slave))
+    os.close(slave)
+    assert listing.wait(30) == 0
+    _, *lines = reader(master)().splitlines()
+    os.close(master)
+    assert [line[line.index("mend") :] for line in lines] == ["mend the second thing", "mend the first thing"]
+    assert all(len(line) <= 80 for line in lines)
+    for line, session in zip(lines, whole, strict=True):
+        assert session in shell.run("show", line.split()[0]).out
+
+
+def test_ids_are_cut_where_they_tell_sessions_apart() -> None:
+    a, b = "0192a4c1-7f3e-7aaa-8000-000000000001", "0192a4c1-7f3e-7aab-8000-000000000001"
+    other = "0192a4c1-7f3f-7aaa-8000-000000000001"
+    assert beginnings([b, "job", other, a]) == [b[:18], "job", other[:13], a[:18]]
+
+
+def test_an_argument_too_many_is_named_without_advice_about_prompts(shell: Shell) -> None:
+    ran = shell.run("ls", "extra")
+    assert ran.code == 2
+    assert "extra" in ran.err
+    assert "prompt" not in ran.err
+    assert "put the prompt in quotes" in shell.run("run", "two", "words").err
 
 
 def test_tail_follows_until_its_reader_goes(shell: Shell) -> None:

@@ -152,7 +152,7 @@ def _usage_failure(error: click.ClickException) -> Failure:
     hint = f"`{path} --help` shows how to call it"
     if isinstance(error, click.NoSuchOption):
         hint = f"a prompt that begins with a dash goes after `--`; {hint}"
-    elif "unexpected extra argument" in error.format_message():
+    elif "unexpected extra argument" in error.format_message() and path.split()[-1] in ("run", "send"):
         hint = f"put the prompt in quotes; {hint}"
     message = error.format_message().rstrip(".")
     return Failure(ErrorLine("usage", message, hint), Exit.USAGE)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from itertools import pairwise, takewhile
 
 import click
 
 from outlast.cli.options import json_option, real_workspace, workspace_option
 from outlast.cli.output import Screen, visible
+from outlast.cli.stored import is_uuid
 from outlast.cli.table import table_lines
 from outlast.state.listing import listed_json, status_of
 from outlast.store.contract import CatalogQuery, Listed
@@ -19,8 +22,9 @@ from outlast.store.contract import CatalogQuery, Listed
 def ls_command(workspace: str | None, as_json: bool) -> None:
     """List sessions, newest activity first.
 
-    STATUS is derived from the journal and from who owns the session now: `detached` has unfinished work and
-    no owner, `parked` waits for `outlast retry` or `outlast skip`.
+    On a terminal an ID is cut to a beginning that is enough to name the session; pipes get it whole. STATUS
+    is derived from the journal and from who owns the session now: `detached` has unfinished work and no
+    owner, `parked` waits for `outlast retry` or `outlast skip`.
     """
     from outlast.cli.stored import list_rows, loaded_config
 
@@ -42,14 +46,32 @@ def _print_table(screen: Screen, rows: list[Listed]) -> None:
 
         width = get_terminal_size().columns
     header = ("ID", "STATUS", "AGENT", "ACTIVE", "TURNS", "QUEUED", "TITLE")
-    cells = [_cells(row) for row in rows]
+    names = [row.entry.session for row in rows]
+    if width is not None:
+        names = beginnings(names)
+    cells = [_cells(name, row) for name, row in zip(names, rows, strict=True)]
     first, *lines = table_lines(header, cells, width)
     screen.out.line(screen.out.bold(first))
     for line in lines:
         screen.out.line(line)
 
 
-def _cells(row: Listed) -> tuple[str, ...]:
+def beginnings(sessions: Sequence[str]) -> list[str]:
+    """Of each UUID a beginning that no other session here shares, and that none which begins later will: it
+    holds the whole of the time that the id was made at. Labels stay as they are."""
+    ordered = sorted(sessions)
+    shared = dict.fromkeys(ordered, 0)
+    for one, other in pairwise(ordered):
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        shared[one], shared[other] = max(shared[one], common), max(shared[other], common)
+    return [name[: max(TIME, shared[name] + 1)] if is_uuid(name) else name for name in sessions]
+
+
+TIME = len("0192a4c1-7f3e")
+"""The 48 bits of a UUIDv7's milliseconds, as text."""
+
+
+def _cells(name: str, row: Listed) -> tuple[str, ...]:
     from outlast.cli.times import age
 
     entry = row.entry
@@ -57,7 +79,7 @@ def _cells(row: Listed) -> tuple[str, ...]:
     queued = str(entry.queued + row.pending)
     title = visible(entry.title.replace("\n", " "))
     return (
-        visible(entry.session),
+        visible(name),
         status,
         visible(entry.agent),
         age(entry.last_activity_at),

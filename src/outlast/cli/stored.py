@@ -57,7 +57,11 @@ _FIRST = 8
 def is_meant(typed: str, session: str) -> bool:
     """Whether `typed`, which may also be a new session's name, means the existing `session`: by its whole
     id, or as the beginning of a UUID, which nobody gives as a label."""
-    return typed == session or (begins_uuid(typed) and begins_uuid(session) and len(session) == len(_UUID))
+    return typed == session or (begins_uuid(typed) and is_uuid(session))
+
+
+def is_uuid(text: str) -> bool:
+    return begins_uuid(text) and len(text) == len(_UUID)
 
 
 def begins_uuid(text: str) -> bool:
