@@ -53,6 +53,9 @@ def test_double_writer(shell: Shell) -> None:
     assert (ran.code, ran.error["error"], ran.error["kind"]) == (4, "lease_held", "lease")
     assert f"pid {owner.pid}" in ran.error["message"]
     assert ran.error["session"] == "s"
+    planned = shell.run("plan", "s")
+    assert (planned.code, "`outlast resume` would be refused now" in planned.out) == (0, True)
+    assert f"pid {owner.pid}" in shell.json("plan", "s")["owner"]
     waiting = shell.start("resume", "s", "--wait", "20")
     (shell.folder / "go").touch()
     assert owner.wait(30) == 0

@@ -64,8 +64,11 @@ class RestorePlan:
             lines.append(f"gate {gate.gate}: {gate.action}: {gate.reason}")
         if not self.turns:
             lines.append("no turn is open")
-        waiting = f"{self.queued} queued, {self.inbox} in the inbox"
-        lines.append(f"{waiting}: " + ("held until a person resumes" if self.held else "goes on"))
+        if self.queued or self.inbox:
+            waiting = f"{self.queued} queued, {self.inbox} in the inbox"
+            lines.append(f"{waiting}: " + ("held until a person resumes" if self.held else "goes on"))
+        else:
+            lines.append("nothing is queued")
         return lines
 
     def to_json(self) -> dict[str, object]:
