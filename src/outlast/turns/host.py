@@ -78,7 +78,7 @@ class AgentHost:
         self._client: ShimClient | None = None
         self._last_frame_at = boottime()
         self._grace: float | None = -1.0
-        self._lost: SpoolLost | None = None
+        self._lost: str | None = None
 
     # --- making one ----------------------------------------------------------------------------
 
@@ -202,14 +202,14 @@ class AgentHost:
                 if not self._read_bite(located):
                     return located, False
             except (SpoolGapError, SpoolCorruptError) as damage:
-                self._lost = SpoolLost(damage.message)
+                self._lost = damage.message
             except FileNotFoundError:
-                self._lost = SpoolLost("its spool is not there any more")
+                self._lost = "its spool is not there any more"
             except SpoolLost as lost:
-                self._lost = lost
+                self._lost = str(lost)
         if located or self._lost is None:
             return located, True
-        raise self._lost
+        raise SpoolLost(self._lost)
 
     def _read_bite(self, located: list[Located]) -> bool:
         limit = self._reader.position + BITE
