@@ -96,6 +96,20 @@ def test_a_broken_configuration_is_a_fault_and_the_rest_is_still_looked_at(shell
     assert findings(shell, "disk")
 
 
+@pytest.mark.parametrize(
+    "address", ["postgres://x/y", "nonsense", "sqlite:///tmp", "sqlite:///dev/null/x.db"]
+)
+def test_a_store_that_cannot_be_is_a_fault_and_an_error_of_every_command(shell: Shell, address: str) -> None:
+    shell.environ["OUTLAST_STORE"] = address
+    (found,) = findings(shell, "store")
+    assert found["level"] == "fault"
+    assert findings(shell, "agents")
+    for arguments in (("ls",), ("show", "x"), ("run", "-a", "scripted", "hello")):
+        ran = shell.run(*arguments)
+        assert ran.code == 2, ran
+        assert found["message"] in ran.err
+
+
 def test_an_agent_whose_program_is_missing_is_named(shell: Shell) -> None:
     shell.agents(gone=("/no/such/program",))
     assert any("agent gone cannot be launched here" in f["message"] for f in findings(shell, "agents"))

@@ -6,7 +6,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.cli.support import Shell, interrupt, on_terminal, until
+from tests.cli.support import Shell, interrupt, on_terminal, reader, until
 
 WAITS = "[[say:at work]][[touch:here]][[wait:go]][[effect:{turn}]]"
 
@@ -35,7 +35,10 @@ def test_cancel_then_run(shell: Shell) -> None:
     shown = shell.show("s")
     assert [turn["outcome"] for turn in shown["turns"]] == ["cancelled", "queued"]
     assert status(shell) == "parked"
-    assert shell.run("wait", "s").code == 130
+    waited = shell.run("wait", "s")
+    assert waited.code == 1
+    assert "holds its queue (1 waiting)" in waited.err
+    assert "outlast resume s" in waited.err
     assert not shell.effects.exists()
     assert shell.run("resume", "s").code == 0
     assert shell.effects.read_text() == "queued\n"
@@ -90,6 +93,22 @@ def test_a_hung_up_terminal_does_not_end_the_work(shell: Shell, tmp_path: Path) 
     assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["done", "done"]
     assert len(shell.effects.read_text().splitlines()) == 2
     assert status(shell) == "idle"
+
+
+def test_a_terminal_that_closes_at_a_question_leaves_the_agent_waiting_for_the_answer(shell: Shell) -> None:
+    master, slave = pty.openpty()
+    process = shell.start(
+        "run", "-a", "scripted", "--session", "s", "[[gate:g:Which one?:left,right]]",
+        stdout=slave, **on_terminal(slave),
+    )  # fmt: skip
+    os.close(slave)
+    seen = reader(master)
+    until(lambda: "answer:" in seen(), "the question")
+    os.close(master)
+    assert process.wait(30) == 6
+    (gate,) = shell.show("s")["gates"]
+    assert shell.json("answer", "s", gate["id"], "left")["result"] == "queued"
+    assert shell.run("resume", "s").out == "g=left\n"
 
 
 def test_nohup_is_respected(shell: Shell) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outlast.cli.findings import Finding, Patient
-from outlast.cli.times import duration
+from outlast.cli.times import age, duration
 from outlast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 def check_agents(patient: Patient) -> Iterator[Finding]:
     """Programs, then shims without owner, then orphans."""
-    yield from _programs(patient)
+    yield from check_programs(patient)
     if patient.layout.exists():
         yield from _lives(patient)
 
 
-def _programs(patient: Patient) -> Iterator[Finding]:
+def check_programs(patient: Patient) -> Iterator[Finding]:
+    """The agents that are configured or installed."""
     from outlast.cli.advice import how_to_have_an_agent
     from outlast.cli.agents import agent_row
 
@@ -79,9 +80,13 @@ def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
     name = None if session is None else session.session
     remedy = None if name is None else f"outlast resume {_quoted(name)}, or outlast kill {_quoted(name)}"
     if facts.shim_alive and latest.shim is not None:
-        age = duration(_age(latest.shim.start_ticks))
-        whose = f"session {name}" if name is not None else f"an unknown session ({path})"
-        yield Finding("shims", "warning", f"an agent of {whose} lives without owner, for {age}", remedy, name)
+        if session is None:
+            since = f"it was started {duration(_age(latest.shim.start_ticks))} ago"
+            whose = f"an unknown session ({path})"
+        else:
+            since = f"the last record is {age(session.last_activity_at)} old"
+            whose = f"session {name}"
+        yield Finding("shims", "warning", f"an agent of {whose} lives without owner; {since}", remedy, name)
         return
     verdict = tree_dead(latest.generation)
     if isinstance(verdict, Alive) and verdict.pids:
@@ -95,12 +100,13 @@ def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
 
 
 class Owned:
-    """A session and whether somebody owns it now."""
+    """A session, when its owner last wrote, and whether somebody owns it now."""
 
-    __slots__ = ("owned", "session")
+    __slots__ = ("last_activity_at", "owned", "session")
 
-    def __init__(self, session: str, *, owned: bool) -> None:
+    def __init__(self, session: str, last_activity_at: int, *, owned: bool) -> None:
         self.session = session
+        self.last_activity_at = last_activity_at
         self.owned = owned
 
 
@@ -120,7 +126,7 @@ def _sessions_by_folder(patient: Patient) -> dict[str, Owned]:
         store = reader.store_id
         return {
             derived_folder(store, row.entry.session, loop): Owned(
-                row.entry.session, owned=row.owner is not None
+                row.entry.session, row.entry.last_activity_at, owned=row.owner is not None
             )
             for row in rows
             for loop in _loops(reader, row.entry.session)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from outlast.cli.findings import Finding, Patient
 from outlast.clock import isoformat
-from outlast.errors import IntegrityError, OutlastError, PlatformError, SchemaError
+from outlast.errors import IntegrityError, OutlastError, PlatformError, SchemaError, UsageError
 from outlast.store.contract import CatalogQuery, Holder, Listed
 
 if TYPE_CHECKING:
@@ -25,6 +25,13 @@ MANY = 100_000
 
 def check_store(patient: Patient) -> Iterator[Finding]:
     """Place, permissions, space, database, ownership, in that order."""
+    from outlast.store.sqlite.layout import refuse_impossible
+
+    try:
+        refuse_impossible(patient.layout)
+    except UsageError as error:
+        yield Finding("store", "fault", error.message, error.hint)
+        return
     yield from _place(patient)
     yield from _permissions(patient)
     yield from _space(patient)

@@ -13,7 +13,7 @@ from outlast.cli.findings import Finding, Level, Patient
 from outlast.cli.options import json_option
 from outlast.cli.output import Screen, visible
 from outlast.config import Config, load_config
-from outlast.errors import ConfigError
+from outlast.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,17 +61,26 @@ def _config() -> tuple[Config, list[Finding]]:
 
 
 def _examine(config: Config) -> Iterator[Finding]:
-    from outlast.cli.check_agents import check_agents
+    from outlast.cli.check_agents import check_agents, check_programs
     from outlast.cli.check_machine import check_machine
     from outlast.cli.check_store import check_store
     from outlast.store.sqlite.layout import Layout
-    from outlast.store.url import database_path
+    from outlast.store.url import database_path, state_dir
 
-    layout = Layout.of(database_path(config.store_url, os.environ))
-    patient = Patient(config, layout, os.environ)
+    wrong = None
+    try:
+        database = database_path(config.store_url, os.environ)
+    except UsageError as error:
+        wrong = Finding("store", "fault", error.message, error.hint)
+        database = state_dir(os.environ) / "outlast.db"
+    patient = Patient(config, Layout.of(database), os.environ)
     yield from check_machine(patient)
-    yield from check_store(patient)
-    yield from check_agents(patient)
+    if wrong is None:
+        yield from check_store(patient)
+        yield from check_agents(patient)
+    else:
+        yield wrong
+        yield from check_programs(patient)
 
 
 def _print(screen: Screen, finding: Finding) -> None:

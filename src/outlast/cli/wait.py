@@ -76,6 +76,7 @@ async def _quiet(client: Client, session: Session) -> None:
             if row.entry.open_gates and (row.entry.state == "waiting" or not busy):
                 await _raise_waiting(session, owned=row.owner is not None)
             if not busy:
+                _raise_held(row)
                 return
             unowned = 0 if row.owner else unowned + 1
             if unowned >= PATIENCE:
@@ -87,6 +88,22 @@ async def _quiet(client: Client, session: Session) -> None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN):
                     await bell.wait()
+
+
+def _raise_held(row: Listed) -> None:
+    """Raises NobodyRunsItError for a queue that waits for a person: nobody goes on with it, owner or not."""
+    entry = row.entry
+    if entry.state != "parked" or not entry.queued:
+        return
+    if row.owner is None:
+        hint = way_back_command(entry.session)
+    else:
+        hint = way_back_command(entry.session).replace("resume", "skip", 1)
+    raise NobodyRunsItError(
+        f"session {entry.session} holds its queue ({entry.queued} waiting) until a person lets it go on",
+        hint=hint,
+        session_id=entry.session,
+    )
 
 
 async def _row(client: Client, session: str) -> Listed:

@@ -75,6 +75,21 @@ def make_private_folder(path: Path) -> None:
     flush_folder(path.parent)
 
 
+def refuse_impossible(layout: Layout) -> None:
+    """Raises UsageError where no database can ever be: something else than a file has its name, or something
+    else than a folder is above it."""
+    path = layout.database
+    wrong = path.exists() and not path.is_file()
+    while not path.exists():
+        path = path.parent
+        wrong = path.exists() and not path.is_dir()
+    if wrong:
+        raise UsageError(
+            f"no store can be at {layout.database}: {path} is in the way",
+            hint="OUTLAST_STORE, or `store` in a configuration file, names the file of a database",
+        )
+
+
 def flush_folder(folder: Path) -> None:
     """What was made, renamed or removed in the folder stays so after a power cut. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -86,6 +101,7 @@ def flush_folder(folder: Path) -> None:
 
 def prepare(layout: Layout) -> None:
     """Make the folders and the empty side files. Raises UsageError, PlatformError, StoreFullError."""
+    refuse_impossible(layout)
     try:
         make_private_folder(layout.database.parent)
         refuse_network_filesystem(layout.database.parent)

@@ -19,7 +19,7 @@ from outlast.store.contract import CatalogQuery, Entry, Holder, Listed, Row, Tip
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.incarnation import Node, alive
-from outlast.store.sqlite.layout import Layout
+from outlast.store.sqlite.layout import Layout, refuse_impossible
 from outlast.store.sqlite.rows import (
     CATALOG_COLUMNS,
     ENTRY_COLUMNS,
@@ -263,8 +263,9 @@ def _not_found(name: str) -> SessionNotFoundError:
 
 @contextmanager
 def _opened(database: str | os.PathLike[str]) -> Iterator[Reader | None]:
-    """None where there is no store yet."""
+    """None where there is no store yet. Raises UsageError where there can be none."""
     layout = Layout.of(Path(database))
+    refuse_impossible(layout)
     try:
         reader = Reader(layout) if layout.exists() else None
     except schema.NotMadeError:
