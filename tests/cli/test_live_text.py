@@ -1,7 +1,12 @@
 """Words that are shown while they are written, and the records that come after them."""
 
-from outlast.cli.text import LiveText, pieces_of
+from typing import Literal
+
+import pytest
+
+from outlast.cli.text import LiveText, first_line, gate_line, pieces_of, tool_line
 from outlast.records import types as t
+from outlast.state.messages import ToolMessage
 from outlast.testing.journals import JournalBuilder
 
 JOINED = t.InputJoined(request_id="b")
@@ -26,3 +31,30 @@ def test_a_reply_after_one_that_was_cut_off_is_not_shown_twice() -> None:
 
 def test_without_live_words_only_the_whole_reply_is_shown_as_the_agents_words() -> None:
     assert shown(LiveText()) == ["input b has joined turn a", "[cut off] The first rep", "Another reply"]
+
+
+@pytest.mark.parametrize(
+    ("resolved", "told"),
+    [
+        (t.GateResolved(gate="g", reason="answered", answer="left", by="ann"), "answered by ann: left"),
+        (t.GateResolved(gate="g", reason="policy", answer="yes", by="policy"), "decided by rule: yes"),
+        (t.GateResolved(gate="g", reason="abandoned"), "closed: nobody waits for its answer any more"),
+    ],
+)
+def test_how_a_question_ended_is_told_in_a_sentence(resolved: t.GateResolved, told: str) -> None:
+    assert gate_line(resolved) == f"question g {told}"
+
+
+@pytest.mark.parametrize("status", ["started", "completed", "failed"])
+def test_a_step_reads_the_same_live_and_in_the_history(
+    status: Literal["started", "completed", "failed"],
+) -> None:
+    live = t.CallObserved(call="1", name="shell", status=status, input="make", output="two\nlines")
+    past = ToolMessage(1, 0, "a", 1, "1", "shell", status, live.input, live.output)
+    assert tool_line(past) == tool_line(live)
+
+
+def test_a_line_that_stands_for_more_says_so() -> None:
+    assert first_line("\n one \n\n") == "one"
+    assert first_line("one\ntwo") == "one …"
+    assert first_line("x" * 20, 10) == "x" * 9 + "…"

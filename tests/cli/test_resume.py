@@ -155,7 +155,8 @@ def test_who_asks_an_owner_that_is_stopped_is_told_so_and_does_not_wait_for_ever
         **on_terminal(slave),
     )  # fmt: skip
     os.close(slave)
-    until(lambda: bool(shell.sessions() and shell.sessions()[0]["open_gates"]), "the question")
+    seen = reader(master)
+    until(lambda: "answer:" in seen(), "the question")  # nothing more is written from here on
     interrupt(owner, signal.SIGSTOP)
     shown = shell.show("s")
     command, *rest = (

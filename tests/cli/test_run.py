@@ -277,7 +277,8 @@ def test_a_full_output_is_an_error_in_one_line_and_the_session_goes_on(shell: Sh
         process = shell.start("run", "-a", "scripted", "hello", stdout=full, stderr=subprocess.PIPE)
         _, err = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert "outlast: No space left on device" in err
+    assert "outlast: what was to be printed cannot be written: No space left on device" in err
+    assert "again" not in err, "what was sent must not be sent twice"
     assert "outlast resume" in err
     assert "Traceback" not in err
 

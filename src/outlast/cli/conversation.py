@@ -281,6 +281,7 @@ def _message_line(message: Message) -> str:
         case ToolMessage():
             return tool_line(message)
         case TurnMessage():
-            return f"{message.kind}: {message.reason} {first_line(message.detail)}"
+            detail = f": {first_line(message.detail)}" if message.detail else ""
+            return f"turn {short(message.turn)} {message.kind} ({message.reason}){detail}"
         case OwnerMessage():
             return f"── {message.holder}, epoch {message.epoch} ──"

@@ -60,6 +60,10 @@ class NobodyRunsItError(OutlastError):
     """There is work left, and no process that does it."""
 
 
+class OutputError(OutlastError):
+    """What was to be printed could not be."""
+
+
 class DetachedError(OutlastError):
     """The command left the work before it was done, because it was told to."""
 

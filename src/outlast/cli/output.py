@@ -43,7 +43,12 @@ class Channel:
         except (OSError, ValueError) as error:
             self.leave()
             if isinstance(error, OSError) and error.errno not in _GONE:
-                raise
+                from outlast.cli.failures import OutputError
+
+                raise OutputError(
+                    f"what was to be printed cannot be written: {error.strerror or error}",
+                    hint="only that is missing; what was sent stays sent, `outlast ls` shows it",
+                ) from error
             return
         self.at_line_start = text.endswith("\n")
 

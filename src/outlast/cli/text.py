@@ -174,6 +174,13 @@ _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece]] = {
     RestoreErrored: _errored,
 }
 
+_RESOLVED = {
+    "answered": "answered",
+    "policy": "decided by rule",
+    "abandoned": "closed: nobody waits for its answer any more",
+    "expired": "closed: its time is over",
+    "restore_unavailable": "closed: the agent that asked is gone",
+}
 _RETRIED = {"again": "is sent again", "continue": "goes on"}
 
 
@@ -185,9 +192,9 @@ def tool_line(body: CallObserved | ToolMessage) -> str:
 
 
 def gate_line(body: GateResolved) -> str:
-    answer = f" {body.answer}" if body.answer else ""
-    by = f" by {body.by}" if body.by else ""
-    return f"question {short(body.gate)} {body.reason}{answer}{by}"
+    by = f" by {body.by}" if body.by and body.by != body.reason else ""
+    answer = f": {body.answer}" if body.answer else ""
+    return f"question {short(body.gate)} {_RESOLVED.get(body.reason, body.reason)}{by}{answer}"
 
 
 def question_lines(question: OpenQuestion) -> list[str]:

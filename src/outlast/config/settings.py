@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -145,8 +146,36 @@ def _section(section: object, kind: type[S], key: str, source: str) -> S:
 def _convert(value: object, wanted: Any, key: str, source: str) -> Any:
     try:
         return msgspec.convert(value, wanted)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"`{key}` in {source}: {str(error).lower()}") from None
+    except msgspec.ValidationError:
+        expected = A_DURATION if key.rpartition(".")[2] in DURATIONS else _expected(wanted)
+        # The value itself is not repeated: it may be a secret in the wrong place.
+        raise ConfigError(f"`{key}` in {source} has to be {expected}; it is {_kind_of(value)}") from None
+
+
+A_DURATION = 'a length of time in quotes, like "90s" or "10m"'
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    kinds = ((str, "another text"), (int | float, "a number"), (dict, "a table"), (list, "a list"))
+    return next((words for kind, words in kinds if isinstance(value, kind)), "something else")
+
+
+def _expected(wanted: Any) -> str:
+    """A type in the words of who writes a file."""
+    is_union = get_origin(wanted) in (Union, UnionType)
+    parts = [part for part in get_args(wanted) if part is not NoneType] if is_union else [wanted]
+    return " or ".join(_in_words(part) for part in parts)
+
+
+def _in_words(wanted: Any) -> str:
+    if get_origin(wanted) is Literal:
+        words = [f'"{word}"' if isinstance(word, str) else str(word).lower() for word in get_args(wanted)]
+        return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    if get_origin(wanted) is tuple:
+        return 'a list of texts, like ["one", "two"]'
+    return {str: "a text in quotes", bool: "true or false"}.get(wanted, str(wanted))
 
 
 def _refuse_unknown(section: Mapping[str, object], known: tuple[str, ...], prefix: str, source: str) -> None:

@@ -148,6 +148,27 @@ def test_who_is_asked_to_trust_a_file_sees_the_paths_as_they_are_meant(place: Pl
     assert project.programs == (f"mine: {place.project}/agent",)
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('command = "python3 x"', 'command` in {file} has to be a list of texts, like ["one", "two"]'),
+        ('command = ["x", 3]', 'has to be a list of texts, like ["one", "two"]; it is a list'),
+        ('stdin = "maybe"', 'stdin` in {file} has to be "close" or "open"; it is another text'),
+        ('require_nonce = "yes"', "has to be true or false; it is another text"),
+        ("model = 5", "has to be a text in quotes; it is a number"),
+        ("idle_timeout = 10", 'has to be a length of time in quotes, like "90s" or "10m"; it is a number'),
+        ("isolate = true", 'has to be "none"; it is true'),
+        ('env = "KEY=sk-secret"', "has to be a list of texts"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_in_plain_words(place: Place, line: str, told: str) -> None:
+    place.user(f'[agents.mine]\nkind = "command"\n{line}\n')
+    with pytest.raises(ConfigError) as caught:
+        load_config(place.environ, str(place.project))
+    assert told.format(file=place.home / ".config/outlast/config.toml") in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
 def test_codex_works_by_name_when_it_is_on_path(place: Place, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "codex"
     program.parent.mkdir()
