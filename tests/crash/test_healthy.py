@@ -163,7 +163,7 @@ def test_clock_jump(place: Place, first: int) -> None:
     owner = at_another_time(place, first, "resume", "job")
     place.until_there("started")
     refused = at_another_time(place, -first, "resume", "job", "--json").wait()
-    assert (refused.status, refused.errors[-1]["error"]) == (4, "restore"), refused
+    assert (refused.status, refused.errors[-1]["error"]) == (4, "lease_held"), refused
     sent = at_another_time(place, -first, "send", "job", "--key", "two", QUICK).wait()
     assert sent.status == 0, sent
     owner.kill()

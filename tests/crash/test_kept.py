@@ -237,6 +237,7 @@ async def main():
     agent = Newer(sys.argv[1].split("\\n"))
     async with outlast.Runtime(agents={"holding": agent}) as runtime:
         session = await runtime.restore("job")
+        await session.quiet()
         print((await session.retry("one", actor="the next version")).result)
         await session.quiet()
         await session.finish()

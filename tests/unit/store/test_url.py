@@ -85,7 +85,7 @@ def test_without_home_the_password_database_is_asked(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("pwd.getpwuid", lambda uid: Entry)
     assert home({}) == tmp_path
     assert home({"HOME": ""}) == tmp_path
-    Entry.pw_dir = "/nonexistent"
+    Entry.pw_dir = str(tmp_path / "gone")
     with pytest.raises(UsageError, match="OUTLAST_STATE_DIR"):
         home({})
 
