@@ -4,8 +4,11 @@ from typing import Literal
 
 import pytest
 
+from outlast.cli.output import Screen
+from outlast.cli.present import TextPresenter
 from outlast.cli.text import LiveText, first_line, gate_line, pieces_of, tool_line
 from outlast.records import types as t
+from outlast.runtime.handles import Delta
 from outlast.state.messages import ToolMessage
 from outlast.testing.journals import JournalBuilder
 
@@ -58,3 +61,15 @@ def test_a_line_that_stands_for_more_says_so() -> None:
     assert first_line("\n one \n\n") == "one"
     assert first_line("one\ntwo") == "one …"
     assert first_line("x" * 20, 10) == "x" * 9 + "…"
+
+
+def test_what_an_agent_says_of_its_own_state_is_a_line_of_its_own_and_no_result(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    presenter = TextPresenter(Screen({}), "s", only_turn="a")
+    presenter.delta(Delta("a", "codex: Reconnecting... 2/5", notice=True))
+    presenter.delta(Delta("b", "another turn's", notice=True))
+    for record in JournalBuilder().running("a").say("a", "Hello").records():
+        presenter.record(record)
+    out, err = capsys.readouterr()
+    assert (out, err) == ("Hello\n", "codex: Reconnecting... 2/5\n")

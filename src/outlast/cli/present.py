@@ -145,7 +145,10 @@ class TextPresenter:
             self._note(line)
 
     def delta(self, delta: Delta) -> None:
-        if self._screen.out.is_terminal and self.only_turn in (None, delta.turn):
+        if delta.notice:
+            if self.only_turn in (None, delta.turn):
+                self._note(delta.text, dim=True)
+        elif self._screen.out.is_terminal and self.only_turn in (None, delta.turn):
             self._words(self._live.delta(delta.text))
 
     def outcome(self, outcome: Outcome) -> None:

@@ -20,6 +20,8 @@ class Delta:
 
     turn: str | None
     text: str
+    notice: bool = False
+    """A line about the agent's own state, such as that it waits for the network; no part of its text."""
 
 
 class Backing(Protocol):

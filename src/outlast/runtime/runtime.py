@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from outlast.agents.contract import Agent
+from outlast.agents.contract import Agent, Notice
+from outlast.agents.contract import Delta as Written
 from outlast.agents.registry import resolve
 from outlast.errors import (
     AgentNotFoundError,
@@ -159,7 +160,7 @@ class Runtime:
             self.store, restored.journal, restored.driver, attached=restored.attached, begins=begins
         )
         session = request.session
-        restored.driver.show = lambda text: self._show(session, text)
+        restored.driver.show = lambda said: self._show(session, said)
         self._actors[session] = actor
         if request.resume_queue:
             await actor.resume_queue()
@@ -174,12 +175,13 @@ class Runtime:
     def _resolve(self, name: str) -> Agent:
         return resolve(name, self._agents, os.environ)
 
-    def _show(self, session: str, text: str) -> None:
+    def _show(self, session: str, said: Written | Notice) -> None:
         actor = self._actors.get(session)
         running = actor.state.running if actor else None
         for queue in self._listeners.get(session, []):
             if not queue.full():  # Live text is a courtesy: a slow reader gets it from the record.
-                queue.put_nowait(Delta(running.turn if running else None, text))
+                turn = running.turn if running else None
+                queue.put_nowait(Delta(turn, said.text, notice=isinstance(said, Notice)))
 
     # --- what a handle asks for (runtime.backing.Backing) ----------------------------------------
 

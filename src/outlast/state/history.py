@@ -33,7 +33,7 @@ class History:
     """Feed it every record in order: `apply`. It trusts the journal; `state.fold` is what checks it."""
 
     def __init__(self) -> None:
-        self.seq = 0
+        self.seq: int = 0
         self.messages: list[Message] = []
         self.gates: dict[str, GateShown] = {}
         self.restores: list[Restore] = []

@@ -22,7 +22,7 @@ from outlast.turns.cut import what_then, with_open_calls
 from outlast.turns.deadlines import Deadlines, Limits
 from outlast.turns.host import AgentHost, SpoolLost, input_digest
 from outlast.turns.merge import Merger
-from outlast.turns.reading import read_on, take_in
+from outlast.turns.reading import Show, read_on, take_in
 from outlast.turns.report import report
 from outlast.turns.steering import Steering, reservation
 from outlast.turns.terminal import Ending, Stop
@@ -55,7 +55,7 @@ class Conversation:
     host: AgentHost
     merger: Merger
     policy: GatePolicy
-    show: Callable[[str], None]
+    show: Show
     wake: asyncio.Event
     stop: Callable[[], Stop | None]
     _deadlines: Deadlines = field(init=False)

@@ -7,7 +7,7 @@ only what a person has asked for and is not settled yet.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from outlast import faults
@@ -30,7 +30,7 @@ from outlast.turns.host import AgentHost, SpoolLost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.merge import Merger, Place
-from outlast.turns.reading import read_on
+from outlast.turns.reading import Show, read_on, to_nobody
 from outlast.turns.report import report
 from outlast.turns.steering import Steering
 from outlast.turns.terminal import Ending, Stop, close
@@ -48,7 +48,7 @@ class LoopDriver:
     loop: str
     hosting: Hosting
     policy: GatePolicy
-    show: Callable[[str], None] = lambda text: None
+    show: Show = to_nobody
     """Called with text that is being written; never stored."""
     host: AgentHost | None = None
     _stop: tuple[str, Stop] | None = None

@@ -9,11 +9,11 @@ from outlast.agents.contract import Delta, Notice
 from outlast.turns.host import AgentHost
 from outlast.turns.merge import Merger
 
-Show = Callable[[str], None]
-"""Takes text that is shown while it is written, and never stored."""
+Show = Callable[[Delta | Notice], None]
+"""Takes what is shown while it happens, and never stored."""
 
 
-def to_nobody(text: str) -> None:
+def to_nobody(said: Delta | Notice) -> None:
     """Nobody looks on."""
 
 
@@ -21,10 +21,8 @@ def take_in(host: AgentHost, merger: Merger, show: Show = to_nobody) -> bool:
     """Fold one bite; True if more may be there. Raises SpoolLost."""
     located, more = host.read()
     for item in located:
-        if isinstance(item.event, Delta):
-            show(item.event.text)
-        elif isinstance(item.event, Notice):
-            show(f"\n[{item.event.text}]\n")
+        if isinstance(item.event, Delta | Notice):
+            show(item.event)
         else:
             merger.add(item)
     return more

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from outlast.agents import Codex, Command
-from outlast.agents.contract import FoldContext, Message
+from outlast.agents.contract import Delta, FoldContext, Message, Notice
 from outlast.keep import AgentFolder, Claim, Generation, frames, layout
 from outlast.keep.spool import Spool
 from outlast.records.envelope import Cursor
@@ -207,10 +207,10 @@ def test_what_an_agent_says_of_waiting_is_no_sign_of_life(life: Life) -> None:
     heard = host._last_frame_at
     said = {"threadId": "x", "willRetry": True, "error": {"message": "waiting for network"}}
     life.spool.append(frames.OUTPUT, json.dumps({"method": "error", "params": said}).encode() + b"\n")
-    shown: list[str] = []
+    shown: list[Delta | Notice] = []
     merger = Merger(Place("main", "t", "codex"), Loop("main", "main", "a", "codex"))
     take_in(host, merger, shown.append)
-    assert shown == ["\n[codex: waiting for network]\n"]
+    assert shown == [Notice("codex: waiting for network")]
     assert not merger.pending
     assert host._last_frame_at == heard
     life.spool.append(frames.OUTPUT, b"something else\n")
