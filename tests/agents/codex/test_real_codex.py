@@ -4,6 +4,7 @@ The model is a script on loopback that refuses a history whose calls and results
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import sys
@@ -493,3 +494,17 @@ def test_a_new_user_at_a_terminal(place: CodexPlace) -> None:
         assert "ECHO 2: another one\n" in terminal.shown
     assert len(place.told().of_kind("user")) == 2
     assert len(place.rollouts) == 1
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_configuration_of_the_page_leads_codex_to_the_scripted_model(place: CodexPlace) -> None:
+    page = Path(__file__).parents[3] / "docs" / "testing.md"
+    section = page.read_text("utf-8").partition("## Codex against it")[2]
+    (config,) = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
+    config = config.replace("http://127.0.0.1:40123/v1", place.model.base_url)
+    (place.home / "config.toml").write_text(config, "utf-8")
+    ran = place.run("[[tool:touch there]]").wait()
+    assert ran.status == 0, ran
+    assert (place.workspace / "there").exists()
