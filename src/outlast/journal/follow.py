@@ -24,7 +24,7 @@ class Follower:
         self._store = store
         self._name = name
         self._place: Place | None = None
-        self.seq = after
+        self.seq: int = after
 
     async def __aiter__(self) -> AsyncIterator[Record | CaughtUp]:
         told = False

@@ -53,9 +53,9 @@ class Journal:
     owns the session no more; every later call then raises LeaseLostError."""
 
     def __init__(self, store: Store, lease: Lease, state: State) -> None:
-        self.name = lease.name
+        self.name: str = lease.name
         self.lease = lease
-        self.state = state
+        self.state: State = state
         """After the last durable record. Each append puts a new one here; a held one does not change."""
         self._store = store
         self._order = asyncio.Lock()

@@ -128,10 +128,10 @@ class ShimClient:
 
     def __init__(self, generation: Generation) -> None:
         self.generation = generation
-        self.lost = asyncio.Event()
+        self.lost: asyncio.Event = asyncio.Event()
         """Set once this connection owns nothing any more; `lost_by` says why."""
         self.lost_by: Lost | None = None
-        self.tip = 0
+        self.tip: int = 0
         """End of the last whole frame that the shim has announced."""
         self._link = Link(self._announced, self._lose)
         self._tip_moved = asyncio.Event()

@@ -64,7 +64,7 @@ class Turn:
 
     def __init__(self, session: Session, turn: str, backing: Backing, after: int = 0) -> None:
         self.session = session
-        self.id = turn
+        self.id: str = turn
         self._after = after
         self._backing = backing
 
@@ -91,7 +91,7 @@ class Session:
     """A handle on one session. `id` is its id or label."""
 
     def __init__(self, backing: Backing, session: str, workspace: str | None = None) -> None:
-        self.id = check_label(session, what="session id")
+        self.id: str = check_label(session, what="session id")
         self._backing = backing
         self._workspace = workspace
 

@@ -66,10 +66,10 @@ class AgentHost:
     def __init__(self, generation: Generation, intake: Intake, hosting: Hosting, agent: Agent) -> None:
         self.generation = generation
         self.intake = intake
-        self.accepted_input = 0
+        self.accepted_input: int = 0
         """Seq of the newest input that the shim has accepted from us; it is folded once it is read."""
         self.processes: list[Process] = []
-        self.boot_id = ""
+        self.boot_id: str = ""
         self._hosting = hosting
         self._agent = agent
         self._loop: Loop | None = None

@@ -79,7 +79,7 @@ class Intake:
         self.fold = fold
         self.generation = generation
         self.exit: ExitInfo | None = None
-        self.started_at_frame = start.offset if start else 0
+        self.started_at_frame: int = start.offset if start else 0
         """Spool offset at which reading begins."""
         self._taken_stdout = start.stdout if start else 0
         self._taken_input = start.last_input if start else 0
