@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import apsw
 import pytest
 from tests.cli.support import Shell, is_alive, until
 
@@ -50,6 +51,26 @@ def test_a_store_that_is_none_is_a_fault(shell: Shell) -> None:
     (shell.state / "outlast.db").write_bytes(b"no database at all" * 1000)
     assert worst(findings(shell, "store"))["level"] == "fault"
     (shell.state / "outlast.db").unlink()
+
+
+def test_a_backup_that_was_put_back_is_refused_until_it_is_accepted(shell: Shell) -> None:
+    """What it has lost is named first; then work goes on from what it has."""
+    shell.run("run", "-a", "scripted", "--session", "s", "hello")
+    backup = apsw.Connection(str(shell.folder / "copy.db"))
+    with backup.backup("main", apsw.Connection(str(shell.state / "outlast.db")), "main") as copying:
+        copying.step()
+    backup.close()
+    shell.run("run", "--session", "s", "more")
+    for file in shell.state.glob("outlast.db*"):
+        file.unlink()
+    (shell.folder / "copy.db").rename(shell.state / "outlast.db")
+    (shell.state / "outlast.db").chmod(0o600)
+    refused = shell.run("run", "--session", "s", "and more")
+    assert refused.code != 0
+    assert "outlast doctor --after-restore" in refused.err + shell.run("resume", "s").err
+    assert shell.run("doctor").code == 1
+    assert shell.run("doctor", "--after-restore").code == 0
+    assert shell.run("run", "--session", "s", "and more").code == 0
 
 
 @pytest.mark.parametrize("way", ["emptied", "removed"])

@@ -13,7 +13,7 @@ import pytest
 import outlast
 from outlast.agents import Command
 from outlast.agents.contract import LaunchContext, LaunchSpec
-from outlast.errors import BusyError, RestoreError
+from outlast.errors import BusyError, RestoreError, UsageError
 from outlast.journal import load_state, read_records
 from outlast.records.types import CommandSettled, InputCancelled, RestoreDone, SessionStopped, TurnInterrupted
 from outlast.store.contract import Admission
@@ -274,3 +274,35 @@ async def test_a_bug_in_an_adapter_costs_a_turn_and_owns_nothing_for_ever(home: 
     async with home.runtime() as runtime:
         await runtime.restore("s")
         assert any(isinstance(body, RestoreDone) for body in await bodies(runtime))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"labels": {"a": 5}},
+        {"when_busy": "zzz"},
+        {"on_interrupt": "zzz"},
+        {"title": 7},
+        {"labels": {"a": "\ud800"}},
+    ],
+)
+async def test_what_no_owner_could_read_is_not_acknowledged(home: Home, wrong: dict[str, object]) -> None:
+    async with home.runtime() as runtime:
+        session = home.session(runtime)
+        with pytest.raises(UsageError):
+            await session.send("hello", **wrong)  # type: ignore[arg-type]
+        assert (await (await session.send("hello")).result()).outcome == "done"
+
+
+async def test_a_spool_that_was_cut_proves_nothing(home: Home) -> None:
+    """The journal took output of the very attempt whose spool holds no input now: it is not run again."""
+    async with home.runtime(on_interrupt="skip") as runtime:
+        await at_work(home, home.session(runtime), runtime)
+        await runtime.actor("s").detach()  # type: ignore[union-attr]
+        await _end_agent(home, runtime)
+        (spool,) = home.path.rglob("spool.*")
+        spool.write_bytes(spool.read_bytes()[:300])
+        await runtime.restore("s")
+        (end,) = [b for b in await bodies(runtime) if isinstance(b, TurnInterrupted)]
+        assert end.reason == "crash"
+        assert home.effects == ["1"]

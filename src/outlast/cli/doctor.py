@@ -30,14 +30,24 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 @click.command("doctor")
+@click.option(
+    "--after-restore",
+    is_flag=True,
+    help="First accept that the store was restored from a backup: what it has lost is lost.",
+)
 @json_option()
-def doctor_command(as_json: bool) -> int:
+def doctor_command(after_restore: bool, as_json: bool) -> int:
     """Check store, leases, shims, disk, permissions and agents; exits 1 on a fault.
 
-    It looks and changes nothing. Each finding that needs something done names the command for it.
+    It looks and, but for --after-restore, changes nothing. Each finding that needs something done names the
+    command for it.
     """
     screen = Screen(os.environ, as_json=as_json)
     config, broken = _config()
+    if after_restore:
+        from outlast.store.url import accept_restored
+
+        accept_restored(config.store_url)
     findings = [*broken, *_examine(config)]
     faults = any(finding.level == "fault" for finding in findings)
     if as_json:

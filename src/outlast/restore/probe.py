@@ -28,6 +28,7 @@ from outlast.keep import (
 )
 from outlast.keep.facts import look as look_at
 from outlast.keep.proc import boot_id, is_alive
+from outlast.records.envelope import Cursor
 from outlast.records.types import TurnAttemptStarted
 from outlast.restore.facts import AgentFacts, Facts, Landing
 from outlast.state.model import Loop, OpenTurn, State
@@ -104,7 +105,7 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
         alive=alive,
         started=seen.agent_pid > 0,
         exit=ended,
-        landing=_landing(turn, seen),
+        landing=_landing(turn, seen, loop.cursor),
         terminal=terminal,
         readable=readable,
         gone=not alive and isinstance(verdict, Verified),
@@ -129,10 +130,24 @@ def _unseen(base: AgentFacts, attempt: TurnAttemptStarted | None, name: str, *, 
     )
 
 
-def _landing(turn: OpenTurn | None, seen: GenerationFacts) -> Landing:
+def _landing(turn: OpenTurn | None, seen: GenerationFacts, cursor: Cursor | None) -> Landing:
     if turn is None or turn.reserved is None or turn.reserved.generation != seen.generation.name:
         return "none"
-    return _LANDING[landing(seen, turn.reserved.seq, bytes.fromhex(turn.reserved.digest))]
+    found = _LANDING[landing(seen, turn.reserved.seq, bytes.fromhex(turn.reserved.digest))]
+    if found == "never_written" and _spool_is_short(seen, turn.reserved.seq, cursor):
+        return "unknown"
+    return found
+
+
+def _spool_is_short(seen: GenerationFacts, reserved: int, cursor: Cursor | None) -> bool:
+    """Whether the spool of a dead agent holds less than is known to have been in it: then that the input is
+    not there proves nothing. Known by its exit, by what the journal took from it, or by there being none."""
+    if seen.shim_alive and seen.exit is None:
+        return False
+    by_exit = seen.exit is not None and (seen.exit.last_input or 0) >= reserved
+    taken = cursor is not None and cursor.generation == seen.generation.name
+    by_journal = taken and cursor is not None and (cursor.last_input >= reserved or cursor.frame > seen.tip)
+    return by_exit or by_journal or (seen.tip == 0 and seen.shim is not None)
 
 
 async def _spool_terminal(

@@ -288,6 +288,11 @@ class SessionActor:
         await self.driver.end_agent()
         if running is not None:
             await self.driver.close_turn(running.turn, Ending(stop=stop))
+        # What was sent before the close waits with the rest of the queue; what comes after it opens it again.
+        pending = await self.store.pending(self.name)
+        earlier = [e for e in pending if e.kind == "input" and e.order < entry.order]
+        if earlier:
+            await self._accept(earlier)
         stopped = self._draft(SessionStopped(reason="closed"), entry)
         await patience.decide(self.journal, lambda _: Proposal((stopped,), ((entry.request_id, 0),)))
         self._closed = True

@@ -87,6 +87,9 @@ class Commands:
             return self._settled(entry, "too_late", "it was given to the running turn")
         if target in state.queue:
             return self._proposal(entry, InputCancelled(request_id=target, reason="cancelled"))
+        ended = None if target is None else retryable(state, target)
+        if ended is not None and ended.outcome == "cancelled":
+            return self._settled(entry, "done", "the turn was ended")
         if target is not None:
             return self._settled(entry, "too_late", "that turn is over")
         begun = "a turn has begun since" if state.running is not None else "no turn is running"
@@ -101,13 +104,7 @@ class Commands:
         elif asked is None or (stop.reason == "killed" and asked.reason != "killed"):
             # What was asked before is settled at the next look, if the turn's end does not do it.
             self.driver.request_stop(turn, stop)
-        elif asked.request_id != entry.request_id:
-            await self._decide(lambda state: self._joined_stop(state, entry, turn))
-
-    def _joined_stop(self, state: State, entry: Entry, turn: str) -> Proposal | None:
-        """None once the turn has ended: its terminal may have settled this very entry."""
-        ended = turn not in state.open_turns
-        return None if ended else self._settled(entry, "done", "the turn is being ended already")
+        # Another such wish waits: it is done when the turn has ended, and not before.
 
     # --- gates ---------------------------------------------------------------------------------
 

@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from outlast.clock import now
-from outlast.errors import BusyError, GateNotFoundError, SessionNotFoundError, UsageError
+from outlast.errors import BusyError, GateNotFoundError, InputError, SessionNotFoundError, UsageError
 from outlast.ids import check_label, new_id
 from outlast.journal import CaughtUp, follow, load_state, read_records
 from outlast.records.codec import check_text
@@ -122,6 +124,7 @@ class Session:
             check_text(block.text)
         request_id = check_label(key, what="key") if key is not None else new_id()
         request = InputRequest(content=blocks, on_interrupt=on_interrupt, when_busy=when_busy)
+        _check(request)
         opening = None
         after = (await self._backing.store.tip(self.id)).seq
         if not await self._exists(agent):
@@ -132,6 +135,7 @@ class Session:
                 title=title or one_line(blocks[0].text),
                 labels=labels or {},
             )
+            _check(opening)
         admitted = await self._admit("input", request_id, request, actor, opening)
         if admitted.settled is not None:
             after = admitted.settled.seq - 1
@@ -274,7 +278,9 @@ class Session:
         await self._require()
         request_id = new_id()
         await self._admit(kind, request_id, request, actor)
-        self._backing.serve(self.id)
+        # An owner that is closing already needs no other one after it.
+        if kind != "close" or not self._backing.serving(self.id):
+            self._backing.serve(self.id)
         record = await settling(self._backing, self.id, request_id)
         if record is None:
             return Settled("queued", "nobody owns the session now; its next owner does it")
@@ -337,6 +343,16 @@ class Session:
     async def detach(self) -> None:
         """Give up ownership at once; the agent goes on under its shim."""
         await self._owner().detach()
+
+
+def _check(said: InputRequest | Opening) -> None:
+    """What no owner could read is refused before it is acknowledged. Raises UsageError, InputError."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(said), type=type(said))
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise UsageError(f"an argument is of the wrong kind: {error}") from error
+    except UnicodeEncodeError as error:
+        raise InputError("a title, label or name holds a lone surrogate", hint="pass valid text") from error
 
 
 def _catalog(session: str, opening: Opening) -> CatalogEntry:

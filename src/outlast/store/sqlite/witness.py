@@ -24,6 +24,9 @@ _HEADER = b"outlast witness 1\n"
 _HEADER_SIZE = 4096
 
 
+_ON_PURPOSE = "keep a copy of it; if a backup was put back on purpose: `outlast doctor --after-restore`"
+
+
 class Witness:
     """Slot `s` belongs to the session of that number, which is never given out again in one store."""
 
@@ -98,7 +101,7 @@ def compare(name: str, noted: Tip | None, seen: Seen) -> None:
             f"the journal of {name} ends at record {seen.tip.seq}, but record {noted.seq} had been stored",
             seq=seen.tip.seq,
             reason=f"shorter than its witness: {seen.tip.seq} < {noted.seq}",
-            hint="records were lost under the database; keep a copy of it, then see `outlast doctor`",
+            hint=f"records were lost under the database; {_ON_PURPOSE}",
             session_id=name,
         )
     if _in_slot(seen.chain_at_noted or b"") != noted.chain:
@@ -106,6 +109,6 @@ def compare(name: str, noted: Tip | None, seen: Seen) -> None:
             f"record {noted.seq} of the journal of {name} is not the one that had been stored",
             seq=noted.seq,
             reason="another chain than its witness",
-            hint="the database was replaced or changed; keep a copy of it, then see `outlast doctor`",
+            hint=f"the database was replaced or changed; {_ON_PURPOSE}",
             session_id=name,
         )
