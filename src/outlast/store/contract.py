@@ -183,6 +183,22 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The folded state of the session `name` after record `seq`, so that reading can begin there. A cache and
+    never the truth: whoever reads it holds it against the journal first (`state.snapshot`)."""
+
+    name: str
+    seq: int
+    chain: bytes
+    """Of record `seq`."""
+    fold_version: int
+    """Of the fold that made it."""
+    digest: bytes
+    """SHA-256 over everything else here."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogQuery:
     """Filters are joined by AND. `prefix` matches session ids."""
 
@@ -232,6 +248,16 @@ class Store(Protocol):
     def changes(self, name: str | None = None) -> AbstractContextManager[asyncio.Event]:
         """A doorbell: the event is set whenever the journal or inbox of `name` (any session if None) may
         have changed, in this or another process. The waiter clears it *before* it reads."""
+        ...
+
+    # snapshots
+    async def put_snapshot(self, snapshot: Snapshot, lease: Lease) -> None:
+        """Keep it and the newest one before it; every other snapshot of the session goes, also one that is
+        ahead of it. Raises FencedError, which shuts the lease."""
+        ...
+
+    async def snapshots(self, name: str) -> list[Snapshot]:
+        """Those that are kept, newest first."""
         ...
 
     # leases

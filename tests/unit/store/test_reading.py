@@ -136,6 +136,8 @@ HOT = {
     "settled": (transaction.SELECT_SETTLED, 2),
     "ids": (operations.SELECT_IDS, 3),
     "chain": (transaction.SELECT_CHAIN, 2),
+    "snapshots": (reading.SELECT_SNAPSHOTS, 1),
+    "drop snapshots": (operations.DROP_SNAPSHOTS, 2),
     "pending": (reading.SELECT_PENDING, 1),
     "holder": (reading.SELECT_HOLDER, 1),
     "changed": (reading.SELECT_CHANGED, 2),
@@ -159,7 +161,7 @@ async def test_every_hot_query_goes_by_an_index(store: Store, query: str) -> Non
     assert scans == [], plan
 
 
-@pytest.mark.parametrize("query", ["list", "list by workspace", "page", "pending"])
+@pytest.mark.parametrize("query", ["list", "list by workspace", "page", "snapshots", "pending"])
 async def test_an_order_comes_from_the_index_too(store: Store, query: str) -> None:
     sql, bindings = HOT[query]
     connection = apsw.Connection(str(database_path(store.url, {})), flags=apsw.SQLITE_OPEN_READONLY)

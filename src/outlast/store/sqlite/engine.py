@@ -21,12 +21,12 @@ from pathlib import Path
 import apsw
 
 from outlast import clock
-from outlast.errors import AmbiguousAppendError, OutlastError, StoreError
+from outlast.errors import AmbiguousAppendError, OutlastError, StoreError, StoreFullError
 from outlast.faults import point
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import extended_code, full, is_full, require_safe_sqlite, translated
 from outlast.store.sqlite.layout import Layout, make_private_folder, open_side_file, prepare, unwritable
-from outlast.store.sqlite.operations import Operation
+from outlast.store.sqlite.operations import Operation, PutSnapshot
 from outlast.store.sqlite.transaction import Cache, Effects, Transaction
 from outlast.store.sqlite.turnstile import Turnstile
 from outlast.store.sqlite.witness import Witness
@@ -140,7 +140,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - nothing is committed, whatever it was
             failure = self._failure(error)
             self._roll_back()
-            if len(group) == 1 or not _is_ones_own(error):
+            if len(group) == 1 or not (_is_ones_own(error) or _lacks_space_for_a_cache(failure, group)):
                 return _for_each(group, failure), Effects()
         # One operation brought something that cannot be stored. It must not take the others with it.
         outcomes: list[object] = []
@@ -191,6 +191,7 @@ class Engine:
         self._roll_back()
         if extended_code(cause) in _FSYNC_FAILED:
             return _stopped()
+        point("store.barrier.before_commit")
         try:
             self._cursor.execute("BEGIN IMMEDIATE; UPDATE store SET barrier = barrier + 1; COMMIT")
         except apsw.Error:
@@ -226,16 +227,21 @@ class Engine:
             for name in effects.points:
                 point(f"store.{name}.after_commit")
         with _failing_nothing():
+            point("store.witness.before")
             self.witness.write(effects.tips.items())
+            point("store.witness.after")
 
     def ring(self, effects: Effects) -> None:
         """Tell other processes of a group. Nothing depends on it: beside the bell they look now and then, and
         a dead node's file may stay."""
         if effects.names:
             with _failing_nothing():
+                point("store.bell.before")
                 os.pwrite(self._bell, b"!", 0)
+                point("store.bell.after")
         for node in effects.dead:
             with _failing_nothing():
+                point("store.node.before_unlink")
                 (self._settings.layout.nodes / node).unlink()
 
     def _recall(self) -> int:
@@ -254,7 +260,9 @@ class Engine:
             make_private_folder(path.parent)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
+                point("store.memory.before")
                 os.pwrite(file, b"%020d" % epoch, 0)
+                point("store.memory.after")
             finally:
                 os.close(file)
 
@@ -285,6 +293,11 @@ def _is_ones_own(error: Exception) -> bool:
     return isinstance(error, apsw.ConstraintError | apsw.TooBigError | apsw.MismatchError) or not isinstance(
         error, apsw.Error | OSError | OutlastError
     )
+
+
+def _lacks_space_for_a_cache(failure: OutlastError, group: Sequence[Operation]) -> bool:
+    """Whether the rest of the group may fit without its snapshots, which nobody needs."""
+    return isinstance(failure, StoreFullError) and any(isinstance(each, PutSnapshot) for each in group)
 
 
 def _stopped() -> AmbiguousAppendError:

@@ -14,7 +14,7 @@ from outlast.errors import (
     SessionNotFoundError,
     StoreError,
 )
-from outlast.store.contract import Admission, Admitted, Append, Tip, Tombstone
+from outlast.store.contract import Admission, Admitted, Append, Lease, Snapshot, Tip, Tombstone
 from outlast.store.sqlite.incarnation import Node, alive, is_own
 from outlast.store.sqlite.rows import catalog_values, digest_of, packed_opening
 from outlast.store.sqlite.sweeping import sweep
@@ -23,6 +23,12 @@ from outlast.store.sqlite.witness import Seen, Witness, compare
 
 SELECT_IDS = "SELECT id, chain FROM record WHERE s = ? AND seq > ? AND seq <= ? ORDER BY seq"
 FREE_NODE = "UPDATE lease SET node = NULL WHERE node = ?"
+# One it replaces is dropped with the rest: a snapshot is written whole or not at all.
+DROP_SNAPSHOTS = (
+    "DELETE FROM snapshot WHERE s = ?1 AND seq IS NOT"
+    " (SELECT max(seq) FROM snapshot WHERE s = ?1 AND seq < ?2)"
+)
+INSERT_SNAPSHOT = "INSERT INTO snapshot (s, seq, chain, fold_version, digest, body) VALUES (?, ?, ?, ?, ?, ?)"
 SELECT_NODE = "SELECT pid, start_ticks, boot_id, pid_ns, label FROM node WHERE id = ?"
 
 
@@ -40,6 +46,10 @@ class AppendRows:
 
     point: ClassVar[str] = "append"
     batch: Append
+
+    @property
+    def lease(self) -> Lease:
+        return self.batch.lease
 
     def run(self, txn: Transaction) -> int:
         batch = self.batch
@@ -110,6 +120,24 @@ class AppendRows:
                 )
             settled[key] = (found[1], item.seq, found[0])
         return settled
+
+
+@dataclass(frozen=True, slots=True)
+class PutSnapshot:
+    point: ClassVar[str] = "snapshot"
+    snapshot: Snapshot
+    lease: Lease
+
+    def run(self, txn: Transaction) -> None:
+        given = self.snapshot
+        s = txn.session(given.name)
+        txn.require(s, self.lease)
+        assert s is not None  # a lease in force has a session
+        txn.flush()
+        txn.wrote = True
+        txn.cursor.execute(DROP_SNAPSHOTS, (s, given.seq))
+        values = (s, given.seq, given.chain, given.fold_version, given.digest, given.body)
+        txn.cursor.execute(INSERT_SNAPSHOT, values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import cast
 import apsw
 
 from outlast.errors import AmbiguousIdError, InputError, SessionNotFoundError, UsageError
-from outlast.store.contract import CatalogQuery, Entry, Holder, Listed, Row, Tip, Tombstone
+from outlast.store.contract import CatalogQuery, Entry, Holder, Listed, Row, Snapshot, Tip, Tombstone
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.incarnation import Node, alive
@@ -45,6 +45,7 @@ PAGE_BYTES = 8 << 20
 """A page ends after the row that passes this many bytes of bodies: memory stays bounded."""
 
 SELECT_PAGE = f"SELECT {RECORD_COLUMNS} FROM record WHERE s = ? AND seq > ? AND seq <= ? ORDER BY seq"
+SELECT_SNAPSHOTS = "SELECT seq, chain, fold_version, digest, body FROM snapshot WHERE s = ? ORDER BY seq DESC"
 SELECT_PENDING = f"SELECT {ENTRY_COLUMNS} FROM inbox WHERE s = ? ORDER BY n"
 SELECT_HOLDER = (
     "SELECT lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label FROM lease"
@@ -155,6 +156,11 @@ class Reader:
             return 0 if self._one("SELECT 1 FROM record LIMIT 1") else None
         row = self._one("SELECT witness_since FROM store")
         return None if row is None else cast("int | None", row[0])
+
+    def snapshots(self, name: str) -> list[Snapshot]:
+        s = self._session(name)
+        rows = [] if s is None else self._all(SELECT_SNAPSHOTS, (s,))
+        return [Snapshot(name, *row) for row in rows]  # type: ignore[arg-type]
 
     def pending(self, name: str) -> list[Entry]:
         s = self._session(name)

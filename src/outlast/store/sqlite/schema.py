@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import apsw
 
 from outlast.errors import SchemaError
+from outlast.faults import point
 from outlast.store.sqlite.connection import PAGE_SIZE, connect_reader, connect_writer, translated
 from outlast.store.sqlite.layout import Layout
 
@@ -56,6 +57,12 @@ CREATE INDEX catalog_by_activity ON catalog (last_activity_at);
 CREATE INDEX catalog_by_workspace ON catalog (workspace, last_activity_at);
 CREATE TABLE blob (s INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (s, digest)) WITHOUT ROWID;
 """
+_VERSION_2 = """
+CREATE TABLE snapshot (
+    s INTEGER NOT NULL, seq INTEGER NOT NULL, chain BLOB NOT NULL, fold_version INTEGER NOT NULL,
+    digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (s, seq)
+);
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class Migration:
     script: str
 
 
-MIGRATIONS = (Migration(1, _VERSION_1),)
+MIGRATIONS = (Migration(1, _VERSION_1), Migration(2, _VERSION_2))
 VERSION = MIGRATIONS[-1].version
 
 
@@ -185,7 +192,9 @@ def migrate(connection: apsw.Connection, version: int, at: int) -> None:
                 connection.execute("INSERT INTO schema_version VALUES (?, ?)", (step.version, at))
         if version == 0:
             connection.execute("INSERT INTO store VALUES (1, ?, 0, 0, NULL)", (os.urandom(16).hex(),))
+        point("store.schema.before_commit")
         connection.execute("COMMIT")
+        point("store.schema.after_commit")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")

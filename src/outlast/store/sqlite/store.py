@@ -28,6 +28,7 @@ from outlast.store.contract import (
     LossReason,
     Row,
     Scope,
+    Snapshot,
     Tip,
     Tombstone,
 )
@@ -36,7 +37,7 @@ from outlast.store.sqlite.doorbell import Doorbell
 from outlast.store.sqlite.engine import Engine, Settings
 from outlast.store.sqlite.incarnation import Incarnation, this_process
 from outlast.store.sqlite.layout import Layout
-from outlast.store.sqlite.operations import Acquire, Admit, AppendRows, Operation, Release
+from outlast.store.sqlite.operations import Acquire, Admit, AppendRows, Operation, PutSnapshot, Release
 from outlast.store.sqlite.reading import EVERYTHING, Reader
 from outlast.store.sqlite.takeover import end_holder
 from outlast.store.sqlite.transaction import Effects
@@ -151,12 +152,13 @@ class SqliteStore:
     # --- ledger ---
 
     async def append(self, batch: Append) -> int:
-        self._open_parts(writing=True)
-        if batch.lease.lost.is_set() and not point("store.fence"):
-            raise FencedError(
-                f"the lease of {batch.name} was lost", epoch=batch.lease.epoch, session_id=batch.name
-            )
+        self._refuse_lost(batch.lease)
         return cast(int, await self._submit(AppendRows(batch)))
+
+    def _refuse_lost(self, lease: Lease) -> None:
+        self._open_parts(writing=True)
+        if lease.lost.is_set() and not point("store.fence"):
+            raise FencedError(f"the lease of {lease.name} was lost", epoch=lease.epoch, session_id=lease.name)
 
     async def read(self, name: str, after: int, limit: int = 1000) -> list[Row]:
         return self._open_parts().reader.page(name, after, limit)
@@ -166,6 +168,15 @@ class SqliteStore:
 
     def changes(self, name: str | None = None) -> AbstractContextManager[asyncio.Event]:
         return self._open_parts().doorbell.changes(name)
+
+    # --- snapshots ---
+
+    async def put_snapshot(self, snapshot: Snapshot, lease: Lease) -> None:
+        self._refuse_lost(lease)
+        await self._submit(PutSnapshot(snapshot, lease))
+
+    async def snapshots(self, name: str) -> list[Snapshot]:
+        return self._open_parts().reader.snapshots(name)
 
     # --- leases ---
 
@@ -313,8 +324,8 @@ class SqliteStore:
 
     def _outcome(self, operation: Operation, outcome: object) -> None:
         """The first refusal shuts the lease for everybody; a latched engine shuts all of them."""
-        if isinstance(outcome, FencedError) and isinstance(operation, AppendRows):
-            self._lose(operation.batch.lease.epoch, "fenced")
+        if isinstance(outcome, FencedError) and isinstance(operation, AppendRows | PutSnapshot):
+            self._lose(operation.lease.epoch, "fenced")
         if self._parts.engine.latched:
             self._ended()
 
