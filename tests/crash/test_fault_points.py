@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import signal
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from tests.support.place import Place
 from tests.support.processes import until
 
-import outlast
 from outlast.records.types import InputReturned, RestoreDone, TurnAttached, TurnAttemptStarted, TurnDone
 
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
@@ -87,31 +85,6 @@ def kill_tree(place: Place) -> None:
     for pid in place.leftovers:
         os.kill(pid, signal.SIGKILL)
     until(lambda: not place.leftovers, "they are dead")
-
-
-def test_no_point_is_left_out() -> None:
-    """The owner's; those of shim and guard are in tests/crash/keep."""
-    source = Path(outlast.__file__).parent
-    texts = [
-        file.read_text("utf-8")
-        for folder in ("runtime", "restore", "turns", "keep")
-        for file in (source / folder).glob("*.py")
-    ]
-    known = {
-        name
-        for text in texts
-        if "from .points import" not in text
-        for name in re.findall(r'point\("([^"]+)"\)', text)
-    }
-    assert known == {
-        *BEFORE_THE_AGENT,
-        *BEFORE_THE_INPUT,
-        *AFTER_THE_INPUT,
-        *IN_A_RESTORE,
-        WHILE_ATTACHING,
-        WHILE_SWEEPING,
-        *OVER_A_DEAD_AGENT,
-    }
 
 
 @pytest.mark.parametrize("point", rows(*BEFORE_THE_AGENT, *BEFORE_THE_INPUT, *AFTER_THE_INPUT))

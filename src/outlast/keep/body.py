@@ -244,6 +244,7 @@ class Body:
             if self._log >= 0:
                 os.close(self._log)
                 self._log = -1
+                point("keep.stderr.before_rename")
                 os.rename(
                     layout.STDERR, layout.STDERR + b".1", src_dir_fd=self._place.fd, dst_dir_fd=self._place.fd
                 )
@@ -266,7 +267,9 @@ class Body:
     def _sync(self) -> None:
         self._sync_at = None
         try:
+            point("keep.spool.before_sync")
             self._spool.sync()
+            point("keep.spool.after_sync")
         except OSError:
             self._sync_at = time.monotonic() + _RETRY_MOST
 
@@ -289,6 +292,7 @@ class Body:
             self._spool.note(frames.KILL_BEGUN, pack({"reason": reason}))
             self.inputs.refuse()
             if grace > 0 and self.agent is not None:
+                point("keep.kill.term")
                 proc.signal_group(self.agent.pid, proc.SIGTERM)
             self.phase, self._phase_ends = TERMINATING, ends
         elif self.phase == FLUSHING:
@@ -338,7 +342,9 @@ class Body:
 
     def _kill_step(self) -> bool:
         pid = self.agent.pid if self.agent is not None else 0
+        point("keep.kill.before")
         self._reaped, none_left = proc.end_step(pid, self._reaped)
+        point("keep.kill.after")
         if none_left:
             self.phase, self._phase_ends = FLUSHING, 0.0
         else:

@@ -174,7 +174,9 @@ class ShimClient:
 
         Raises BelowFloorError, ForeignFolderError, AttachRefusedError, ShimGoneError.
         """
+        point("keep.fence.before")
         await self._claiming(frames.FENCE, claim)
+        point("keep.fence.after")
 
     async def _claiming(self, kind: int, claim: Claim) -> Fields:
         answer = await self._link.request(kind, pack(claim.fields()))
@@ -203,6 +205,7 @@ class ShimClient:
         }
         point("keep.start.send")
         said = await self._ask(frames.START, pack(fields))
+        point("keep.start.answered")
         if said.optional("errno") is not None:
             number, stage = said.integer("errno"), said.text("stage")
             raise LaunchFailedError(
@@ -221,6 +224,7 @@ class ShimClient:
 
     async def close_stdin(self, seq: int) -> Accepted:
         """Close the agent's stdin behind all inputs; it takes an input's number. Errors as for `input`."""
+        point("keep.close_stdin.send")
         return await self._feed(seq, lambda: self._link.send(frames.STDIN_CLOSED, b"", seq=seq))
 
     async def _feed(self, seq: int, send: _Send) -> Accepted:
@@ -230,6 +234,7 @@ class ShimClient:
         except KeepError:
             self._link.forget_written(seq, written)
             raise
+        point("keep.input.answered")
         if answer.type == frames.ACCEPTED:
             return Accepted(seq, written)
         self._link.forget_written(seq, written)
@@ -244,23 +249,29 @@ class ShimClient:
     async def kill(self, grace: float = 0.0) -> ExitRecord:
         """End the agent and its whole tree: SIGTERM, `grace` seconds, SIGKILL. Returns once nothing of it is
         left; the shim has then ended too. Bound it: a process in an uninterruptible call can take long."""
+        point("keep.kill.send")
         said = await self._ask(frames.KILL, pack({"grace_ms": _milliseconds(grace)}))
+        point("keep.kill.answered")
         return ExitRecord.of(said, by="shim")
 
     async def set_grace(self, seconds: float | None) -> None:
         """How long the agent may go on unowned and silent before it is ended; None: for ever. More than a
         hundred years are a hundred."""
         grace = None if seconds is None else _milliseconds(seconds)
+        point("keep.grace.send")
         await self._ask(frames.GRACE, pack({"grace_ms": grace}))
 
     async def trim(self, offset: int) -> int:
         """Let go of whole segments below the spool offset; returns the first kept offset."""
+        point("keep.trim.send")
         said = await self._ask(frames.TRIM, pack({"offset": offset}))
         return said.integer("base")
 
     async def detach(self) -> None:
         """Give up ownership; the agent goes on, the orphan grace begins. The connection stays open."""
+        point("keep.detach.send")
         await self._ask(frames.DETACH, b"")
+        point("keep.detach.answered")
         self._lose(Lost("detached"))
 
     async def status(self) -> ShimStatus:

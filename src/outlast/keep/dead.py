@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from outlast.faults import point
 from outlast.keep import layout, proc, tree
 from outlast.keep.folder import Generation
 
@@ -65,7 +66,9 @@ def kill_marked(generation: Generation, *, seconds: float = 5.0) -> Verified | A
     marker, since = identity.text("marker"), identity.integer("shim_ticks")
     while isinstance(verdict, Alive) and not _guarded(generation) and time.monotonic() < deadline:
         for pid in proc.marked(marker, since)[0]:
+            point("keep.kill_marked.before")
             proc.signal_process(pid, proc.SIGKILL)
+            point("keep.kill_marked.after")
         verdict = tree_dead(generation)
     return verdict
 

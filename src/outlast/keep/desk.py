@@ -132,6 +132,7 @@ class Desk:
         self.body.disown()
         claim, owner.claim = owner.claim, None
         if claim is not None:
+            point("keep.released.before")
             self._spool.note(frames.OWNER_GONE, pack({"epoch": claim.epoch, "holder": claim.holder}))
 
     def _judge(self, claim: Claim | None) -> str | None:
@@ -237,7 +238,9 @@ class Desk:
             self._cut(self.owner, claim)
         self.owner, peer.claim = peer, claim
         self.body.owned = True
+        point("keep.attached.before")
         self._spool.note(frames.ATTACHED, pack({"epoch": claim.epoch, "holder": claim.holder}))
+        point("keep.attached.after")
         agent = self.body.agent
         peer.announced = self._spool.tip
         peer.send(
@@ -259,6 +262,7 @@ class Desk:
         owner = self.owner
         if owner is not None and owner.claim is not None and owner.claim.epoch < claim.epoch:
             self._cut(owner, claim)
+        point("keep.fenced.before")
         self._spool.note(frames.FENCED, pack({"epoch": claim.epoch, "holder": claim.holder}))
         peer.send(
             frames.OK, {"last_input": self._spool.last_input, "tip": self._spool.tip}, request=message.request

@@ -104,6 +104,7 @@ class _Guard:
         agent = int(rest.partition(b"\n")[0] or 0)
         found, none_left, pause = None, False, 0
         while not none_left:
+            point("keep.guard.kill")
             found, none_left = proc.end_step(agent, found)
             if not none_left:
                 pause = min(pause + 1, 50)
@@ -111,6 +112,7 @@ class _Guard:
         if record is not None:
             point("keep.guard.before")
             self._record(record, ended, found)
+            point("keep.guard.after")
 
     def _take_place(self, said: bytes) -> layout.Record:
         name = layout.generation_name(int(said))
@@ -119,6 +121,7 @@ class _Guard:
         os.close(generation)
         # Held for the guard's life: a lock tells that it lives to processes in any pid namespace.
         layout.try_lock(record.fd)
+        point("keep.guard.placed")
         os.write(self._ack, b"!")
         return record
 

@@ -68,10 +68,13 @@ class Place:
         self.marker = os.urandom(16).hex()
         self.number = layout.latest_generation(folder) + 1
         name = layout.generation_name(self.number)
+        point("keep.place.before")
         os.mkdir(name, 0o700, dir_fd=folder)
+        point("keep.place.made")
         self.fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         os.fsync(folder)
         self.exit = layout.Record.create(layout.EXIT, dir_fd=self.fd)
+        point("keep.place.after")
 
 
 def run(setup: Fields, lines: Lines) -> int:
@@ -97,6 +100,7 @@ def run(setup: Fields, lines: Lines) -> int:
 
 
 def _report(fd: int, values: dict[str, str | int | bytes | list[bytes] | None]) -> None:
+    point("keep.report.before")
     try:
         os.write(fd, frames.encode(frames.RECORD, pack(values)))
     except BrokenPipeError:
@@ -144,6 +148,7 @@ def _settle(place: Place, lines: Lines) -> _Loop:
     """Identity, guard, spool and socket. Raises OSError, DiskRefused."""
     shim = os.getpid()
     identity = layout.Record.create(layout.ID, dir_fd=place.fd)
+    point("keep.id.before")
     identity.write(
         {
             "version": frames.VERSION,
@@ -158,13 +163,16 @@ def _settle(place: Place, lines: Lines) -> _Loop:
         }
     )
     os.close(identity.fd)
+    point("keep.id.after")
     os.write(lines.said, b"%d" % place.number)
     if os.read(lines.ack, 1) != b"!":
         raise Refused("failed", "the guard died")
     os.close(lines.ack)
     spool = Spool(place.fd, place.boot)
     door = Door(place.fd, (shim, lines.guard), place.marker)
+    point("keep.door.before_fsync")
     os.fsync(place.fd)
+    point("keep.door.after_fsync")
     return _Loop(Desk(place, spool, lines.said), door, lines)
 
 

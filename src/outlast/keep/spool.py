@@ -129,6 +129,7 @@ class Spool:
         except OSError as error:
             self._cut_back()
             raise DiskRefused(str(error)) from None
+        point("keep.spool.appended")
         self._size += size
         self.tip += size
         self._dirty = True
@@ -175,7 +176,9 @@ class Spool:
             fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600, dir_fd=self._dir)
             layout.write_all(fd, head, 0)
             os.lseek(fd, len(head), os.SEEK_SET)
+            point("keep.segment.before_fsync")
             os.fsync(self._dir)
+            point("keep.segment.after_fsync")
         except OSError as error:
             if fd >= 0:
                 os.close(fd)
@@ -241,6 +244,7 @@ class Spool:
         """Delete whole segments that end at or below `offset`; the current one always stays."""
         while len(self._bases) > 1 and self._bases[1] <= offset:
             try:
+                point("keep.trim.before_unlink")
                 os.unlink(layout.segment_name(self._bases[0]), dir_fd=self._dir)
             except FileNotFoundError:
                 pass

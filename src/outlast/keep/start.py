@@ -46,6 +46,7 @@ async def start_idle(folder: AgentFolder, claim: Claim) -> Generation:
     ForeignFolderError, TreeNotDeadError (an earlier agent is not proven dead), StartFailedError.
     """
     setup = pack(claim.fields() | {"folder": os.fsencode(folder.path), "faults": faults.requested()})
+    faults.point("keep.idle.before")
     read_end, write_end = os.pipe()
     try:
         try:
@@ -64,7 +65,9 @@ async def start_idle(folder: AgentFolder, claim: Claim) -> Generation:
         os.close(read_end)
         raise StartFailedError(f"the shim's interpreter could not be started: {error.strerror}") from error
     try:
+        faults.point("keep.idle.begun")
         data = await _converse(process, setup, read_end)
+        faults.point("keep.idle.settled")
     finally:
         process.kill()
         process.wait()

@@ -124,7 +124,9 @@ def _there(value: T | None) -> T:
 
 async def _acquire(now: Restoring) -> None:
     options = AcquireOptions(wait=now.request.wait, take_over=now.request.take_over)
+    faults.point("restore.acquire.before")
     now.lease = await now.around.store.acquire(now.request.session, options)
+    faults.point("restore.acquire.after")
 
 
 async def _release(now: Restoring) -> None:
@@ -157,6 +159,7 @@ async def _probe(now: Restoring) -> None:
     claim = Claim(store.store_id, state.lineage or new_id(), lease.epoch, store.incarnation)
     now.hosting = hosting_for(now.around, state, claim)
     await fence_agents(state, claim, now.hosting)
+    faults.point("restore.probe.fenced")
     now.facts = await _facts(now)
     faults.point("restore.probe.after")
 
@@ -222,7 +225,9 @@ async def _agents(now: Restoring) -> None:
         await _loop_agent(now, loop.loop, loop.action, driver)
     gates = closing_gates(now.state, chosen)
     if gates:
+        faults.point("restore.gates.before_append")
         await _there(now.journal).append(gates)
+        faults.point("restore.gates.after_append")
 
 
 async def _attach_turn(now: Restoring, turn: str, driver: LoopDriver) -> None:
@@ -257,7 +262,9 @@ async def _living_agent(now: Restoring, turn: str, driver: LoopDriver) -> AgentH
 async def _settle_planned(now: Restoring, driver: LoopDriver) -> None:
     repairs = quick_repairs(now.state, _there(now.plan))
     if repairs:
+        faults.point("restore.repairs.before_append")
         await _there(now.journal).append(repairs)
+        faults.point("restore.repairs.after_append")
     for planned in _there(now.plan).turns:
         if planned.action in ("settle", "interrupt"):
             await _close_from_spool(now, planned.turn, driver)
@@ -365,7 +372,9 @@ async def _farewell(journal: Journal, errored: RestoreErrored) -> None:
     """Best effort: ownership is kept until it has drained."""
     try:
         async with asyncio.timeout(FAREWELL):
+            faults.point("restore.errored.before_append")
             await journal.append([Draft(body=errored)])
+            faults.point("restore.errored.after_append")
     except (OutlastError, TimeoutError):
         return
 

@@ -175,7 +175,7 @@ class SessionActor:
         for loop in self.state.loops.values():
             if loop.held or self.state.stopped is not None:
                 active = LoopChanged(state="active", reason="resumed")
-                await patience.append(self.journal, [Draft(body=active, loop=loop.loop)])
+                await patience.append(self.journal, [Draft(body=active, loop=loop.loop)], at="actor.resume")
 
     # --- inputs and turns --------------------------------------------------------------------
 
@@ -186,9 +186,7 @@ class SessionActor:
             return self._accepted(state, requests)
 
         requests = [(entry, _readable(entry)) for entry in entries]
-        faults.point("actor.accept.before_append")
-        await patience.decide(self.journal, accepted)
-        faults.point("actor.accept.after_append")
+        await patience.decide(self.journal, accepted, at="actor.accept")
         self.driver.wake()  # What is to join the running turn is there now.
 
     def _accepted(self, state: State, requests: Sequence[tuple[Entry, InputRequest | None]]) -> Proposal:
@@ -259,12 +257,11 @@ class SessionActor:
             request_id=queued.request_id,
             settings={"agent": root.agent, "model": self.driver.agent.model or ""},
         )
-        faults.point("actor.turn.before_append")
         await patience.append(
             self.journal,
             [Draft(body=started, loop=root.loop, turn=queued.request_id, cause=queued.request_id)],
+            at="actor.turn",
         )
-        faults.point("actor.turn.after_append")
         return self.state.open_turns[queued.request_id]
 
     async def _reap(self) -> None:
@@ -294,7 +291,8 @@ class SessionActor:
         if earlier:
             await self._accept(earlier)
         stopped = self._draft(SessionStopped(reason="closed"), entry)
-        await patience.decide(self.journal, lambda _: Proposal((stopped,), ((entry.request_id, 0),)))
+        closed = Proposal((stopped,), ((entry.request_id, 0),))
+        await patience.decide(self.journal, lambda _: closed, at="actor.close")
         self._closed = True
 
     async def finish(self) -> None:
@@ -325,7 +323,9 @@ class SessionActor:
         finally:
             # A lease that cannot be given back on a full disk ends with this process.
             with contextlib.suppress(StoreError):
+                faults.point("actor.release.before")
                 await self.journal.lease.release()
+                faults.point("actor.release.after")
             self._quiet.set()
             self.ended.set()
 

@@ -178,7 +178,7 @@ class Commands:
     # --- settling ------------------------------------------------------------------------------
 
     async def _decide(self, propose: Callable[[State], Proposal | None]) -> None:
-        await patience.decide(self.journal, propose)
+        await patience.decide(self.journal, propose, at="actor.command")
 
     async def _settle(self, entry: Entry, outcome: Result, detail: str) -> None:
         await self._decide(lambda _: self._settled(entry, outcome, detail))

@@ -6,6 +6,8 @@ import os
 import platform
 from pathlib import Path
 
+from outlast.faults import point
+
 
 def machine_id() -> str:
     """A name for this machine that stays over reboots: machine-id(5), else the host name."""
@@ -31,7 +33,9 @@ def secret(folder: Path) -> bytes:
     with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(fresh)
     try:
+        point("home.secret.before_link")
         os.link(draft, path)
+        point("home.secret.after_link")
     except FileExistsError:
         fresh = path.read_bytes()
     finally:

@@ -127,7 +127,7 @@ class Conversation:
             self.journal.lease.lose("agent_taken")
         self.journal.raise_if_lost()
         tree = await self.host.end_verified()
-        await patience.append_output(self.journal, self.merger.take())
+        await patience.append_output(self.journal, self.merger.take(), at="turn.cut_off")
         if self.merger.ended is not None:
             return Ending(ended=self.merger.ended, stop=self.stop())
         gone = isinstance(tree, Verified)
@@ -192,9 +192,7 @@ class Conversation:
         if any(isinstance(draft.body, GateOpened) for draft in drafts):
             # A person may take longer than an orphan is given: said before anybody sees the gate.
             await self.host.set_orphan_grace(None)
-        faults.point("turn.events.before_append")
-        records = await patience.append_output(self.journal, drafts)
-        faults.point("turn.events.after_append")
+        records = await patience.append_output(self.journal, drafts, at="turn.events")
         for record in records:
             if isinstance(record.body, GateOpened):
                 self._ask_policy(record.body)
@@ -230,12 +228,12 @@ class Conversation:
         def if_open(state: State) -> Proposal | None:
             return Proposal((self._draft(resolved),)) if gate.gate in state.gates else None
 
-        await patience.decide(self.journal, if_open)
+        await patience.decide(self.journal, if_open, at="turn.policy")
         self.wake.set()
 
     async def _store_state(self) -> None:
         folded = self.host.intake.dump()
-        await patience.append(self.journal, [Draft(body=folded, loop=self.loop)])
+        await patience.append(self.journal, [Draft(body=folded, loop=self.loop)], at="turn.state")
         await self.host.trim(folded.offset)
 
     def _draft(self, body: GateResolved | InputReturned) -> Draft:
@@ -299,7 +297,7 @@ class Conversation:
         """What the agent can't be given ends the turn, but for an input that was only to join it."""
         if isinstance(item, InputLine) and item.carries is not None and item.carries != self.turn:
             back = InputReturned(request_id=item.carries, evidence=why)
-            await patience.append(self.journal, [self._draft(back)])
+            await patience.append(self.journal, [self._draft(back)], at="turn.undelivered")
         else:
             self._failure = Failure("protocol_error", why)
             self._stdin_open = False
@@ -321,8 +319,7 @@ class Conversation:
             return None if draft is None else Proposal((draft,))
 
         if if_wanted(self.journal.state) is not None:
-            faults.point("turn.reserve.before_append")
-            await patience.decide(self.journal, if_wanted)
+            await patience.decide(self.journal, if_wanted, at="turn.reserve")
         return wanted(self.journal.state)
 
     # --- deadlines ---------------------------------------------------------------------------------

@@ -102,7 +102,6 @@ class LoopDriver:
         """A living agent of an earlier owner works on `turn`: record that we go on with it."""
         open_turn = self.journal.state.open_turns[turn]
         self.host = host
-        faults.point("turn.attach.before_append")
         await patience.append(
             self.journal,
             [
@@ -115,6 +114,7 @@ class LoopDriver:
                     ),
                 )
             ],
+            at="turn.attach",
         )
 
     async def go_on(self, turn: str, content: tuple[Content, ...]) -> None:
@@ -128,7 +128,7 @@ class LoopDriver:
         merger, whole = self._merger(turn), True
 
         async def flush() -> None:
-            await patience.append_output(self.journal, merger.take())
+            await patience.append_output(self.journal, merger.take(), at="turn.settle")
 
         try:
             await read_on(host, merger, flush)
@@ -152,7 +152,7 @@ class LoopDriver:
         merger = Merger(Place(self.loop, None, self.agent.kind), self.journal.state.loops[self.loop])
 
         async def flush() -> None:
-            await patience.append_output(self.journal, merger.take())
+            await patience.append_output(self.journal, merger.take(), at="turn.adopt")
 
         try:
             await read_on(host, merger, flush)
@@ -193,7 +193,8 @@ class LoopDriver:
     async def _ready(self, turn: str) -> AgentHost:
         """A started agent with this turn's attempt recorded: the living one if it serves many turns."""
         if self.host is not None and self.host.alive and self.agent.capabilities.many_turns:
-            await patience.append(self.journal, [self._draft(turn, self._attempt(turn, self.host))])
+            attempt = self._draft(turn, self._attempt(turn, self.host))
+            await patience.append(self.journal, [attempt], at="turn.attempt")
             return self.host
         for _ in range(LAUNCH_TRIES):
             await self.end_agent()
@@ -208,8 +209,7 @@ class LoopDriver:
     async def _launch(self, turn: str) -> AgentHost:
         host = await AgentHost.idle(self.hosting, self.agent, self.journal.state.loops[self.loop])
         self.host = host
-        faults.point("turn.attempt.before_append")
-        await patience.append(self.journal, [self._draft(turn, self._attempt(turn, host))])
+        await patience.append(self.journal, [self._draft(turn, self._attempt(turn, host))], at="turn.attempt")
         faults.point("turn.start.before")
         await host.start()
         faults.point("turn.start.after")
@@ -251,7 +251,7 @@ class LoopDriver:
     async def _append_terminal(self, turn: str, ending: Ending, before: Sequence[Draft] = ()) -> None:
         if before:
             # Gates that opened with the agent's last words are closed by the terminal like any other.
-            await patience.append_output(self.journal, before)
+            await patience.append_output(self.journal, before, at="turn.last_words")
         host = self.host
         folded: tuple[Draft, ...] = ()
         if host is not None and host.alive and self.agent.capabilities.many_turns:
@@ -261,9 +261,7 @@ class LoopDriver:
             closing = close(state, turn, ending, self.agent.after_failure)
             return Proposal(closing.drafts + folded, closing.settle)
 
-        faults.point("turn.terminal.before_append")
-        await patience.decide(self.journal, terminal)
-        faults.point("turn.terminal.after_append")
+        await patience.decide(self.journal, terminal, at="turn.terminal")
 
     async def _after_turn(self, host: AgentHost) -> None:
         if host.intake.exit is not None or not host.alive:

@@ -124,9 +124,12 @@ def sweep(folder: AgentFolder, named: frozenset[str]) -> None:
     for number in sorted(numbers)[:-KEPT][:SWEPT]:
         generation = folder.generation(number)
         if generation.name not in named and isinstance(tree_dead(generation), Verified):
+            point("turn.sweep.before_rename")
             generation.path.rename(folder.path / f"{_SWEPT_PREFIX}{generation.name}")
             names.append(f"{_SWEPT_PREFIX}{generation.name}")
             point("turn.sweep.renamed")
     for name in names:
         if name.startswith(_SWEPT_PREFIX):
+            point("turn.sweep.before_remove")
             shutil.rmtree(folder.path / name)
+            point("turn.sweep.removed")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import outlast.keep
 from outlast.keep import (
     Alive,
     LaunchFailedError,
@@ -293,18 +290,6 @@ POINTS = [
     "keep.lock.after",
     "keep.spool.append@3",
 ]
-
-
-def test_no_point_of_shim_and_guard_is_left_out() -> None:
-    """Those of the owner are in tests/crash/test_fault_points.py."""
-    texts = [file.read_text("utf-8") for file in Path(outlast.keep.__file__).parent.glob("*.py")]
-    known = {
-        name
-        for text in texts
-        if "from .points import" in text
-        for name in re.findall(r'point\("([^"]+)"\)', text)
-    }
-    assert known == {name.partition("=")[0].partition("@")[0] for name in POINTS}
 
 
 @pytest.mark.parametrize("name", POINTS)

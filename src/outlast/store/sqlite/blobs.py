@@ -44,6 +44,7 @@ class Blobs:
                 stream.flush()
                 point("store.blob.before_fsync")
                 os.fsync(stream.fileno())
+                point("store.blob.after_fsync")
             point("store.blob.before_rename")
             draft.rename(path)
         except BaseException:

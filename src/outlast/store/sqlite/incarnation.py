@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from outlast.faults import point
 from outlast.store.sqlite.layout import open_side_file, unwritable
 
 _LINUX = sys.platform == "linux"
@@ -58,7 +59,9 @@ class Incarnation:
             file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                point("store.node.before_write")
                 os.write(file, as_text(self.node).encode())
+                point("store.node.written")
             except OSError:
                 self._path.unlink()
                 os.close(file)
@@ -77,6 +80,7 @@ class Incarnation:
         if self._file < 0:
             return
         if remove:
+            point("store.node.before_end")
             with suppress(OSError):  # the next new process sweeps it; the lock is given back all the same
                 self._path.unlink()
         os.close(self._file)

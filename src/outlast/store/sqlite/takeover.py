@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from outlast.errors import LeaseHeldError, StoreError
+from outlast.faults import point
 from outlast.store.sqlite.incarnation import (
     Node,
     is_own,
@@ -44,7 +45,9 @@ def end_holder(nodes: Path, name: str, epoch: int, node: Node) -> None:
             return
         if not is_same_process(node, pid):
             raise _refused(name, epoch, node, f"process {pid}, which holds its lock, is not the one it names")
+        point("takeover.before_kill")
         signal.pidfd_send_signal(handle, signal.SIGKILL)
+        point("takeover.killed")
         _await_end(handle, node)
     except ProcessLookupError:
         pass
