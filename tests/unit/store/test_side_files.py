@@ -28,7 +28,7 @@ from outlast.store.sqlite.incarnation import (
 )
 from outlast.store.sqlite.layout import Layout, prepare
 from outlast.store.sqlite.takeover import end_holder
-from outlast.store.sqlite.turnstile import Turnstile, pid_of_lock
+from outlast.store.sqlite.turnstile import Turnstile, gate_nap, pid_of_lock
 from outlast.store.sqlite.witness import Seen, Witness, compare
 
 LOCKS = """\
@@ -166,6 +166,13 @@ def test_a_process_whose_start_is_unknown_is_never_taken_for_another(layout: Lay
     assert not is_same_process(unknown, gone.pid)
     assert not alive(layout.nodes, unknown)
     end_holder(layout.nodes, "s", 1, unknown)  # nobody to end
+
+
+def test_the_longer_a_writer_waits_at_the_gate_the_sooner_it_looks_again() -> None:
+    looks = [gate_nap(waited / 1000) for waited in range(30)]
+    assert looks == sorted(looks, reverse=True)
+    assert looks[0] > 5 * looks[-1] > 0
+    assert gate_nap(2.0) > looks[-1], "behind a stopped process nobody burns the processor"
 
 
 def test_a_turnstile_that_was_closed_closes_nobodys_files(layout: Layout) -> None:

@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,8 +18,10 @@ from outlast.errors import StoreBusyError
 from outlast.store.sqlite.layout import Layout, open_side_file, unwritable
 
 _open: weakref.WeakSet[Turnstile] = weakref.WeakSet()
-_FIRST_NAP = 0.0002
-_LONGEST_NAP = 0.004
+_TURN_NAP = 0.0002
+_GATE_NAP_FIRST, _GATE_NAP_LAST = 0.003, 0.0003
+_GATE_NAP_SHRINKS_OVER = 0.011
+_STUCK_AFTER, _STUCK_NAP = 1.0, 0.004
 
 
 class Turnstile:
@@ -40,9 +42,9 @@ class Turnstile:
     def turn(self, seconds: float) -> Iterator[None]:
         """Hold the turn. Raises StoreBusyError, naming the holder, when it does not come within `seconds`."""
         deadline = time.monotonic() + seconds
-        self._take(self._gate, self._layout.gate, deadline)
+        self._take(self._gate, self._layout.gate, deadline, gate_nap)
         try:
-            self._take(self._turn, self._layout.turn, deadline)
+            self._take(self._turn, self._layout.turn, deadline, turn_nap)
         finally:
             _give_back(self._gate)
         try:
@@ -50,8 +52,8 @@ class Turnstile:
         finally:
             _give_back(self._turn)
 
-    def _take(self, lock: int, path: Path, deadline: float) -> None:
-        nap = _FIRST_NAP
+    def _take(self, lock: int, path: Path, deadline: float, nap: Callable[[float], float]) -> None:
+        begun = time.monotonic()
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,10 +63,10 @@ class Turnstile:
                 raise unwritable(path, error) from error
             else:
                 return
-            if time.monotonic() >= deadline:
+            now = time.monotonic()
+            if now >= deadline:
                 raise busy(self._layout, path)
-            time.sleep(nap)
-            nap = min(nap * 2, _LONGEST_NAP)
+            time.sleep(nap(now - begun))
 
     def close(self) -> None:
         """Also a second time: by number the descriptors may be somebody else's by then."""
@@ -72,6 +74,21 @@ class Turnstile:
             _open.discard(self)
             os.close(self._gate)
             os.close(self._turn)
+
+
+def gate_nap(waited: float) -> float:
+    """Seconds until a writer that has waited `waited` seconds at the gate looks again. Many may wait there,
+    and who looks most often gets in: so those who came first do. Naps that grow let newcomers overtake, and
+    with eight writers one of them then waits for a tenth of a second."""
+    if waited > _STUCK_AFTER:
+        return _STUCK_NAP
+    age = min(1.0, waited / _GATE_NAP_SHRINKS_OVER)
+    return _GATE_NAP_FIRST + (_GATE_NAP_LAST - _GATE_NAP_FIRST) * age
+
+
+def turn_nap(waited: float) -> float:
+    """The same for the turn, where nobody else waits."""
+    return _STUCK_NAP if waited > _STUCK_AFTER else _TURN_NAP
 
 
 def _give_back(lock: int) -> None:
