@@ -1,18 +1,14 @@
 """Full replay of a journal without a snapshot: scan, verify the chain, decode, fold.
 
-    python benchmarks/fold.py [RECORDS] [TEXT_BYTES]
+    python -m benchmarks.fold
 
-Prints one JSON object: records per second of processor time of each step alone, of the whole replay out
-of an SQLite file, and of the raw scan and decode of the same file (rows in pages, bodies by msgspec; no
-chain, no fold). Budget: replay >= 0.33 of raw, and >= 200,000/s.
+Records per second of processor time of each step alone, of the whole replay out of an SQLite file, and of
+the raw scan and decode of the same file (rows in pages, bodies by msgspec; no chain, no fold).
 """
 
 from __future__ import annotations
 
 import gc
-import json
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +17,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from benchmarks.running import Findings, Options, run
 from outlast.records import types as t
 from outlast.records.codec import chain_of, encode_body, record_of, row_of
 from outlast.records.envelope import Draft, Record, Stamp
@@ -29,7 +26,7 @@ from outlast.state.model import State
 from outlast.store.contract import Row
 from outlast.testing.journals import JournalBuilder, bodies
 
-ROUNDS = 5
+TEXT_BYTES = 300
 SESSION = "0193a2f0-0000-7000-8000-000000000000"
 
 
@@ -119,40 +116,40 @@ def raw(connection: apsw.Connection) -> None:
         decoders[values[4]](values[11])
 
 
-def rate(count: int, work: Callable[[], object]) -> int:
-    """Records per second of processor time, the best of some rounds: no input or output is measured here."""
-    best = float("inf")
-    for _ in range(ROUNDS):
+def rates(count: int, rounds: int, work: Callable[[], object]) -> list[float]:
+    """Records per second of processor time of each round: no input or output is measured here."""
+    found = []
+    for _ in range(rounds):
         gc.collect()
         begun = time.process_time()
         work()
-        best = min(best, time.process_time() - begun)
-    return int(count / best)
+        found.append(count / (time.process_time() - begun))
+    return found
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
-    text_bytes = int(sys.argv[2]) if len(sys.argv) > 2 else 300
-    rows = rows_of(count, text_bytes)
+def measure(options: Options) -> Findings:
+    count, rounds = options.pick(50_000, 10_000), options.pick(5, 2)
+    rows = rows_of(count, TEXT_BYTES)
     records = [record_of(row, SESSION) for row in rows]
-    with tempfile.TemporaryDirectory() as folder:
-        connection = store(rows, Path(folder) / "journal.db")
-        figures = {
-            "chain": rate(count, lambda: verify(rows)),
-            "decode": rate(count, lambda: decode(rows)),
-            "fold": rate(count, lambda: fold(records)),
-            "raw_scan_and_decode": rate(count, lambda: raw(connection)),
-            "replay": rate(count, lambda: replay(connection)),
-        }
-        connection.close()
-    result = {
-        "records": count,
-        "body_bytes": sum(len(row.body) for row in rows) // count,
-        "per_second": figures,
-        "replay_to_raw": round(figures["replay"] / figures["raw_scan_and_decode"], 3),
-    }
-    print(json.dumps(result))
+    connection = store(rows, options.folder / "journal.db")
+    found = Findings()
+    for key, what, work in (
+        ("chain", "verify the chain", lambda: verify(rows)),
+        ("decode", "decode", lambda: decode(rows)),
+        ("fold", "fold", lambda: fold(records)),
+    ):
+        found.add(f"fold.{key}_per_s", f"records: {what}", "/s", rates(count, rounds, work))
+    bare = rates(count, rounds, lambda: raw(connection))
+    whole = rates(count, rounds, lambda: replay(connection))
+    connection.close()
+    found.add("fold.raw_per_s", "records: raw scan and decode", "/s", bare)
+    found.add("fold.replay_per_s", "records: full replay (scan, chain, decode, fold)", "/s", whole)
+    shares = [ours / limit for ours, limit in zip(whole, bare, strict=True)]
+    found.add("fold.replay_to_raw", "full replay, of raw scan and decode", "of raw", shares)
+    size = sum(len(row.body) for row in rows) // count
+    found.notes.append(f"{count:,} records with bodies of {size} bytes on average; processor time.")
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    run("fold", measure)
