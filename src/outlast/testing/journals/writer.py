@@ -194,7 +194,7 @@ class JournalWriter(Steers):
         turn.reserved = True
         self._last_input += 1
         reserved = t.InputReserved(
-            generation=self._generation, seq=self._last_input, key=f"k/{turn.request}", digest="d" * 64
+            generation=self._generation, seq=self._last_input, key=turn.request, digest="d" * 64
         )
         self._write(self._of_turn(reserved, turn))
 

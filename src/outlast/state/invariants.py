@@ -1,0 +1,236 @@
+"""The invariants of a journal, checked apart from the fold (pure).
+
+`state.fold` refuses a record that contradicts the state, and what it refuses is never stored: a journal that
+a fault in the fold let through would satisfy the fold. These rules share no code with it, look at the journal
+alone, and go on after a violation. What is remembered follows the number of inputs and gates.
+
+The numbers are those of docs/campaign.md. The chain (1) is the reader's to verify; the fold from a snapshot
+(7) and the restore from any prefix (8) are properties of other code and tested with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from outlast.records import types as t
+from outlast.records.envelope import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Record `seq` breaks the invariant of this number."""
+
+    seq: int
+    invariant: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"record {self.seq} breaks invariant {self.invariant}: {self.reason}"
+
+
+Standing = Literal["waits", "open", "ended", "gone"]
+"""Of an accepted input: `gone` is joined or cancelled."""
+
+
+@dataclass(slots=True)
+class _Input:
+    standing: Standing
+    index: int | None = None
+    parked: bool = False
+    """Its newest ending was a park, or was followed by one."""
+
+
+@dataclass(slots=True)
+class _Opening:
+    """One opening of a turn, by TurnStarted or TurnRetried."""
+
+    owner: int
+    """Epoch of who opened it, or attached to it last."""
+    attempted: bool = False
+    given: bool = False
+    """Its input was reserved: what comes of that is known by evidence, never by sending it again."""
+
+
+@dataclass(slots=True)
+class Invariants:
+    """Feed it a journal's records in order."""
+
+    _seq: int = 0
+    _epoch: int = 0
+    _restoring: bool = False
+    _inputs: dict[str, _Input] = field(default_factory=dict)
+    _open: dict[str, _Opening] = field(default_factory=dict)
+    _gates: dict[str, bool] = field(default_factory=dict)
+    """Gate -> whether it was resolved."""
+    _found: list[Violation] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The accepted inputs that wait for their turn."""
+        return tuple(key for key, known in self._inputs.items() if known.standing == "waits")
+
+    @property
+    def open_turns(self) -> tuple[str, ...]:
+        return tuple(self._open)
+
+    def feed(self, record: Record) -> list[Violation]:
+        """What `record` breaks, after those before it."""
+        self._found = []
+        self._envelope(record)
+        body = record.body
+        match body:
+            case t.InputAccepted() | t.InputReturned() | t.InputJoined() | t.InputCancelled():
+                self._input(record, body)
+            case t.TurnStarted() | t.TurnRetried():
+                self._opens(record, body)
+            case t.TurnDone() | t.TurnFailed() | t.TurnInterrupted():
+                self._closes(record)
+            case t.TurnParked():
+                self._parks(record)
+            case t.TurnAttemptStarted() | t.InputReserved() | t.TurnAttached():
+                self._attempt(record, body)
+            case t.GateOpened() | t.GateResolved():
+                self._gate(record, body)
+            case t.RestoreStarted() | t.RestoreErrored() | t.RestoreDone():
+                self._restore(record)
+            case _:
+                pass
+        return self._found
+
+    def _break(self, record: Record, invariant: int, reason: str) -> None:
+        self._found.append(Violation(record.seq, invariant, reason))
+
+    def _envelope(self, record: Record) -> None:
+        if record.seq != self._seq + 1:
+            self._break(record, 1, f"it follows record {self._seq}")
+        self._seq = record.seq
+        body = record.body
+        if isinstance(body, t.Fence):
+            if body.epoch != record.epoch:
+                self._break(record, 1, f"a fence of epoch {body.epoch} written under {record.epoch}")
+            if record.epoch <= self._epoch:
+                self._break(record, 1, f"a fence of epoch {record.epoch} after epoch {self._epoch}")
+            self._restoring = False
+        elif record.epoch != self._epoch:
+            self._break(record, 1, f"epoch {record.epoch} where the newest fence is of {self._epoch}")
+        self._epoch = max(self._epoch, record.epoch)
+
+    # --- inputs (3) ----------------------------------------------------------------------------
+
+    def _input(
+        self, record: Record, body: t.InputAccepted | t.InputReturned | t.InputJoined | t.InputCancelled
+    ) -> None:
+        key = body.request_id
+        known = self._inputs.get(key)
+        if isinstance(body, t.InputAccepted):
+            if known is not None:
+                self._break(record, 3, f"request {key} was accepted before")
+            self._inputs[key] = _Input("waits")
+        elif isinstance(body, t.InputCancelled):
+            # One that was refused because a turn was running was never accepted.
+            if known is not None and known.standing != "waits":
+                self._break(record, 3, f"request {key} is cancelled and does not wait")
+            self._inputs[key] = _Input("gone")
+        elif known is None:
+            self._break(record, 3, f"request {key} was never accepted")
+        elif isinstance(body, t.InputJoined):
+            if known.standing != "waits":
+                self._break(record, 3, f"request {key} joins and does not wait")
+            if record.turn not in self._open:
+                self._break(record, 3, f"request {key} joins turn {record.turn}, which is not open")
+            known.standing = "gone"
+        elif key in self._open:
+            del self._open[key]
+            known.standing = "waits"
+        elif known.standing != "waits":
+            self._break(record, 2, f"turn {key} is returned and is not open")
+
+    # --- turns (2) -----------------------------------------------------------------------------
+
+    def _opens(self, record: Record, body: t.TurnStarted | t.TurnRetried) -> None:
+        turn = record.turn or ""
+        known = self._inputs.setdefault(turn, _Input("gone"))
+        if turn in self._open:
+            self._break(record, 2, f"turn {turn} is open already")
+        if isinstance(body, t.TurnRetried):
+            if known.standing != "ended":
+                self._break(record, 2, f"turn {turn} is opened again and has not ended")
+        else:
+            if known.standing != "waits":
+                self._break(record, 3, f"turn {turn} starts and its input does not wait")
+            if known.index not in (None, body.index):
+                self._break(record, 2, f"turn {turn} had index {known.index}, now {body.index}")
+            known.index = body.index
+        known.standing, known.parked = "open", False
+        self._open[turn] = _Opening(record.epoch)
+
+    def _closes(self, record: Record) -> None:
+        turn = record.turn or ""
+        if turn not in self._open:
+            self._break(record, 2, f"turn {turn} is closed and is not open")
+        self._open.pop(turn, None)
+        self._inputs.setdefault(turn, _Input("gone")).standing = "ended"
+
+    def _parks(self, record: Record) -> None:
+        turn = record.turn or ""
+        known = self._inputs.setdefault(turn, _Input("gone"))
+        if turn in self._open:
+            del self._open[turn]
+        elif known.standing != "ended" or known.parked:
+            self._break(record, 2, f"turn {turn} is parked and has not just ended")
+        known.standing, known.parked = "ended", True
+
+    # --- what an agent is given (4) ------------------------------------------------------------
+
+    def _attempt(self, record: Record, body: t.TurnAttemptStarted | t.InputReserved | t.TurnAttached) -> None:
+        turn = record.turn or ""
+        opening = self._open.get(turn)
+        if opening is None:
+            self._break(record, 4, f"turn {turn} is not open")
+        elif isinstance(body, t.TurnAttached):
+            opening.owner = record.epoch
+        elif isinstance(body, t.TurnAttemptStarted):
+            if opening.given:
+                self._break(record, 4, f"another attempt at turn {turn}, whose input was given to an agent")
+            opening.attempted = True
+        elif body.key == turn:
+            if not opening.attempted:
+                self._break(record, 4, f"the input of turn {turn} is given to an agent nobody named")
+            if opening.given:
+                self._break(record, 4, f"the input of turn {turn} is given to its agent twice")
+            opening.given = True
+
+    # --- gates (5), restores (6) ---------------------------------------------------------------
+
+    def _gate(self, record: Record, body: t.GateOpened | t.GateResolved) -> None:
+        gate = body.gate
+        if isinstance(body, t.GateOpened):
+            if gate in self._gates:
+                self._break(record, 5, f"gate {gate} was opened before")
+            self._gates[gate] = False
+            return
+        if self._gates.get(gate) is not False:
+            self._break(record, 5, f"gate {gate} is resolved and is not open")
+        self._gates[gate] = True
+
+    def _restore(self, record: Record) -> None:
+        if isinstance(record.body, t.RestoreStarted):
+            if self._restoring:
+                self._break(record, 6, "a restore begins within a restore")
+            self._restoring = True
+            return
+        if not self._restoring:
+            self._break(record, 6, f"{record.type} of a restore that this owner has not begun")
+        self._restoring = False
+        if isinstance(record.body, t.RestoreDone):
+            for turn, opening in self._open.items():
+                if opening.owner != record.epoch:
+                    self._break(record, 2, f"turn {turn} of epoch {opening.owner} is open after a restore")
+
+
+def violations(records: Iterable[Record]) -> list[Violation]:
+    """All that a journal's records, which begin with its first, break."""
+    checker = Invariants()
+    return [found for record in records for found in checker.feed(record)]
