@@ -124,6 +124,8 @@ def look(generation: Generation) -> GenerationFacts:
         try:
             identity = layout.read_record(layout.ID, dir_fd=fd)
             record = ExitRecord.read(fd)
+            for name in (layout.EXIT, layout.GUARD):
+                layout.read_record(name, dir_fd=fd)
         except FieldsDamaged as damage:
             fault = f"a record is damaged: {damage}"
     scan = _Scan()

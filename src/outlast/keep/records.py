@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from outlast.keep import layout
-from outlast.keep.fields import Fields
+from outlast.keep.fields import Fields, FieldsDamaged
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class ExitRecord:
     `signal` is the agent's own end, both None if it never ran or (by the guard) was not seen to end.
     `killed` says who ended it: owner, orphaned, terminated, idle (no START came), empty for nobody.
     `oom`: a SIGKILL from nobody here while the kernel was killing for memory. `complete` is False while
-    output of the dead agent still waits for a full disk. Only the shim knows `stdout_end`, the inputs and
+    output of the dead agent still waits for a full disk; that output is lost where the guard had to end it. Only the shim knows `stdout_end`, the inputs and
     the launch error. `boottime` is CLOCK_BOOTTIME, `wall` the wall clock, both in nanoseconds.
     """
 
@@ -65,9 +65,23 @@ class ExitRecord:
 
     @classmethod
     def read(cls, generation_fd: int) -> ExitRecord | None:
-        """The shim's record, else the guard's, else None. Raises FieldsDamaged."""
-        said = layout.read_record(layout.EXIT, dir_fd=generation_fd)
-        if said is not None:
-            return cls.of(said, by="shim")
-        said = layout.read_record(layout.GUARD, dir_fd=generation_fd)
-        return None if said is None else cls.of(said, by="guard")
+        """The shim's record where it is complete, else what shim and guard know together, else None. Raises
+        FieldsDamaged where one of them is damaged and no other tells the end."""
+        damage: FieldsDamaged | None = None
+        found: dict[str, ExitRecord] = {}
+        for by, name in (("shim", layout.EXIT), ("guard", layout.GUARD)):
+            try:
+                said = layout.read_record(name, dir_fd=generation_fd)
+                if said is not None:
+                    found[by] = cls.of(said, by="shim" if by == "shim" else "guard")
+            except FieldsDamaged as error:
+                damage = damage or error
+        shim, guard = found.get("shim"), found.get("guard")
+        if shim is not None and (shim.complete or guard is None):
+            return shim
+        if guard is not None:
+            # A shim that waited for the disk has died of something else: nobody stores the rest any more.
+            return guard if shim is None else replace(shim, by="guard", complete=True)
+        if damage is not None:
+            raise damage
+        return None

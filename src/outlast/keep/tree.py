@@ -30,19 +30,24 @@ class Verdict:
 
 def look(generation_fd: int) -> Verdict:
     """Judge the generation in this folder; changes nothing."""
-    try:
-        for name in (layout.EXIT, layout.GUARD):
+    damage = ""
+    for name, who in ((layout.EXIT, "shim"), (layout.GUARD, "guard")):
+        try:
             record = layout.read_record(name, dir_fd=generation_fd)
             if record is not None and record.integer("verified", 0):
-                return Verdict(
-                    DEAD, f"the {'shim' if name == layout.EXIT else 'guard'} saw its last child end"
-                )
+                return Verdict(DEAD, f"the {who} saw its last child end")
+        except FieldsDamaged as damaged:
+            # The other one may still tell.
+            damage = damage or f"a record is damaged: {damaged}"
+    if damage:
+        return Verdict(UNKNOWN, damage)
+    try:
         identity = layout.read_record(layout.ID, dir_fd=generation_fd)
         if identity is None:
             return Verdict(DEAD, "no shim ever took its place here")
         return _by_processes(identity, generation_fd)
-    except FieldsDamaged as damage:
-        return Verdict(UNKNOWN, f"a record is damaged: {damage}")
+    except FieldsDamaged as damaged:
+        return Verdict(UNKNOWN, f"a record is damaged: {damaged}")
 
 
 def _by_processes(identity: Fields, generation_fd: int) -> Verdict:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import resource
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,6 +149,25 @@ async def test_a_full_disk_cannot_hide_an_exit_and_what_was_held_back_arrives_la
     assert (record.exit_status, record.complete, record.stdout_end) == (5, True, 30_000)
     found = await keep.follow(client, tools.exited)
     assert tools.output(found) == b"x" * 30_000
+
+
+async def test_a_shim_that_dies_while_the_exit_is_incomplete_leaves_the_end_to_its_guard(
+    keep: Keep, tools: Tools
+) -> None:
+    generation, client = await keep.idle()
+    pid = shim_pid(keep)
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (8192, hard))
+    await client.start(keep.launch("os.write(1, b'x' * 30_000)\nsys.exit(5)\n"))
+    await tools.until(lambda: _exit(keep) is not None, "the exit is on record")
+    os.kill(pid, signal.SIGKILL)
+    await tools.until(lambda: (record := _exit(keep)) is not None and record.by == "guard", "the guard tells")
+    record = await keep.ended(generation)
+    assert (record.exit_status, record.complete, record.verified) == (5, True, True)
+    assert record.stdout_end is not None
+    assert record.stdout_end < 30_000
+    found = list(SpoolReader(generation).frames())
+    assert type(found[-1]).__name__ == "Exit"
 
 
 def _exit(keep: Keep):  # type: ignore[no-untyped-def]
