@@ -80,8 +80,8 @@ async def told(
         [Draft(Fence(epoch=lease.epoch, holder="me")), Draft(started), Draft(loop, loop="main")]
     )
     shown = journal.state.seq
-    presenter = JsonPresenter(Screen({}))
-    blocks = Blocks("s", store, presenter)
+    presenter = JsonPresenter(Screen({}), store)
+    blocks = Blocks("s", store, presenter, {})
     for number, batch in enumerate(batches, 1):
         await journal.append(list(batch))
         if live or number == len(batches):
@@ -90,7 +90,7 @@ async def told(
                 presenter.record(record)
                 await blocks.after(record)
                 shown = record.seq
-    await blocks.finish(shown)
+    await blocks.finish()
     await lease.release()
     await store.close()
     return [_short(json.loads(line)) for line in out.getvalue().splitlines()]

@@ -2,78 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from outlast.cli.exits import Exit, exit_of_outcome
-from outlast.journal import read_records
-from outlast.records.types import TurnAttached, TurnAttemptStarted, TurnRetried, TurnStarted
-from outlast.runtime.awaiting import TERMINALS
-from outlast.runtime.outcome import Terminal, outcome_of
-from outlast.state.turn_text import TurnText
+from outlast.records.types import TurnAttached, TurnRetried, TurnStarted
+from outlast.runtime.outcome import outcome_of
+from outlast.runtime.texts import text_pieces
+from outlast.state.turn_ends import TERMINALS, Ends
 
 if TYPE_CHECKING:
     from outlast.cli.present import Presenter
     from outlast.records.envelope import Record
+    from outlast.state.turn_ends import End
     from outlast.store.contract import Store
 
-_BEGINS = (TurnStarted, TurnRetried, TurnAttached)
-_BEGINS_TEXT = (TurnStarted, TurnRetried, TurnAttemptStarted)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """A turn's end that may still be taken back by the rest of its batch."""
-
-    body: Terminal
-    seq: int
-    settled_at: int
-    """A batch is atomic: where the journal ended when this was read, it is complete."""
+_BEGINS = (TurnStarted, TurnRetried, TurnAttached, *TERMINALS)
 
 
 class Blocks:
     """Follows the record stream alone: nothing here waits for a turn, so a turn that goes on after its end
-    (an interrupted one that is sent again) stops nobody from seeing what it does next."""
+    (an interrupted one that is sent again) stops nobody from seeing what it does next.
 
-    def __init__(self, session: str, store: Store, presenter: Presenter) -> None:
+    `begun` are the turns that are open where the stream begins (`begun_in`): whatever comes of one of them
+    begins its block, which for a settled turn are its words.
+    """
+
+    def __init__(self, session: str, store: Store, presenter: Presenter, begun: Mapping[str, int]) -> None:
         self._session = session
         self._store = store
         self._presenter = presenter
         self._open: str | None = None
-        self._ended: dict[str, _Ended] = {}
-        self._texts: dict[str, TurnText] = {}
-        self._whole: set[str] = set()
-        """Turns whose text was seen from its beginning."""
+        self._open_before = set(begun)
+        self._ends = Ends(begun)
+        self._settled_at = 0
+        """A batch is atomic: where the journal ended when a terminal was read, its batch is complete."""
         self._outcomes: dict[str, str] = {}
 
     async def before(self, record: Record) -> None:
         """The line that begins a turn comes before the record that does."""
         turn = record.turn
-        if turn is None or turn == self._open or not isinstance(record.body, (*_BEGINS, *TERMINALS)):
+        if turn is None or turn == self._open:
             return
-        if self._open is not None and self._open not in self._ended:
+        if turn not in self._open_before and not isinstance(record.body, _BEGINS):
+            return
+        if self._open is not None and self._open not in self._ends:
             return  # it stands within the block of the turn that runs
-        await self._settle(record.seq - 1)
-        self._begin(turn)
+        await self._settle()
+        await self._begin(turn)
 
     async def after(self, record: Record) -> None:
         """The outcome comes after the record that settles it."""
-        turn = record.turn
-        if turn is not None:
-            self._texts.setdefault(turn, TurnText(turn)).apply(record)
-            if isinstance(record.body, _BEGINS_TEXT):
-                self._whole.add(turn)
-            if isinstance(record.body, TurnRetried):
-                self._ended.pop(turn, None)
-            elif isinstance(record.body, TERMINALS):
-                tip = await self._store.tip(self._session)
-                self._ended[turn] = _Ended(record.body, record.seq, tip.seq)
-        if self._ended and all(ended.settled_at <= record.seq for ended in self._ended.values()):
-            await self._settle(record.seq)
+        self._ends.apply(record)
+        if isinstance(record.body, TERMINALS):
+            self._settled_at = (await self._store.tip(self._session)).seq
+        if self._ends and self._settled_at <= record.seq:
+            await self._settle()
 
-    async def finish(self, seq: int) -> None:
-        """Tell what is not told yet of all that was shown up to `seq`, the end of a batch."""
-        await self._settle(seq)
+    async def finish(self) -> None:
+        """Tell what is not told yet of all that was shown, up to the end of a batch."""
+        await self._settle()
 
     def exit_code(self) -> int:
         """0 when every turn that ended here is done; 130 when the last one was cancelled; else 1."""
@@ -82,33 +70,24 @@ class Blocks:
             return Exit.INTERRUPTED
         return Exit.OK if all(code is Exit.OK for code in codes) else Exit.FAILED
 
-    def _begin(self, turn: str) -> None:
+    async def _begin(self, turn: str) -> None:
         self._open = turn
-        self._presenter.accepted(self._session, turn)
+        await self._presenter.accepted(self._session, turn)
 
-    async def _settle(self, seq: int) -> None:
-        if self._open is not None and self._open not in self._ended:
+    async def _settle(self) -> None:
+        if self._open is not None and self._open not in self._ends:
             return  # what ended within the block of another turn is told after it
-        ended, self._ended = self._ended, {}
+        ended = self._ends.take().values()
         # The turn whose block is open comes first.
-        for turn, end in sorted(ended.items(), key=lambda item: item[0] != self._open):
-            outcome = outcome_of(self._session, turn, end.body, await self._text(turn, seq))
-            if turn != self._open:
-                self._begin(turn)
-            self._presenter.outcome(outcome)
-            self._outcomes.pop(turn, None)  # the newest is the last
-            self._outcomes[turn] = outcome.outcome
+        for end in sorted(ended, key=lambda end: end.turn != self._open):
+            if end.turn != self._open:
+                await self._begin(end.turn)
+            await self._tell(end)
             self._open = None
 
-    async def _text(self, turn: str, seq: int) -> str:
-        """The text of an ended turn. What lies before the place from which on records were shown is read
-        once: only the turn that was running there, whose agent lived on, has such a part."""
-        text = self._texts.pop(turn)
-        if turn not in self._whole:
-            text = TurnText(turn)
-            async for record in read_records(self._store, self._session):
-                if record.seq > seq:
-                    break
-                text.apply(record)
-        self._whole.discard(turn)
-        return text.text
+    async def _tell(self, end: End) -> None:
+        outcome = outcome_of(self._session, end)
+        await self._presenter.outcome(outcome, text_pieces(self._store, self._session, end))
+        self._open_before.discard(end.turn)
+        self._outcomes.pop(end.turn, None)  # the newest is the last
+        self._outcomes[end.turn] = outcome.outcome

@@ -26,7 +26,6 @@ from outlast.records.types import (
     TurnDone,
     TurnStarted,
 )
-from outlast.runtime.awaiting import TERMINALS
 from outlast.state.messages import (
     AgentMessage,
     Message,
@@ -36,6 +35,7 @@ from outlast.state.messages import (
     UserMessage,
     text_of,
 )
+from outlast.state.turn_ends import TERMINALS
 
 if TYPE_CHECKING:
     from outlast.runtime.client import Client

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,14 +18,17 @@ from outlast.cli.present import Presenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
 from outlast.cli.text import first_line
 from outlast.records.envelope import Record
-from outlast.records.types import GateOpened, GateResolved
-from outlast.runtime.awaiting import TERMINALS
+from outlast.records.types import GateOpened, GateResolved, InputAccepted
+from outlast.state.messages import text_of
+from outlast.state.turn_ends import TERMINALS, begun_in
 
 if TYPE_CHECKING:
     from outlast.records.types import TurnAttemptStarted
     from outlast.runtime.handles import Session
+    from outlast.runtime.outcome import Outcome
     from outlast.runtime.runtime import Runtime
     from outlast.runtime.view import View
+    from outlast.state.model import OpenGate
     from outlast.store.contract import Store
 
 T = TypeVar("T")
@@ -72,6 +75,8 @@ class Attendance:
         self.policy = SignalPolicy()
         self._wishes: asyncio.Queue[Wish] = asyncio.Queue()
         self._cancels: set[asyncio.Task[None]] = set()
+        self._printing = asyncio.Lock()
+        """Held while one thing is shown: nothing may come into the middle of an outcome's line."""
         self._before: Callable[[Record], Awaitable[None]] | None = None
         self._after: Callable[[Record], Awaitable[None]] | None = None
         self._past: dict[str, OpenQuestion] | None = {question.gate: question for question in watch.questions}
@@ -97,6 +102,11 @@ class Attendance:
                 await asyncio.gather(working, shown, *self._cancels, return_exceptions=True)
                 await self._watch.decider.close()
 
+    async def tell(self, outcome: Outcome, text: AsyncIterator[str]) -> None:
+        """Show how a turn ended, between two records."""
+        async with self._printing:
+            await self._watch.presenter.outcome(outcome, text)
+
     async def _show(self) -> None:
         """Show the session's records, for as long as the caller lets it."""
         from outlast.journal import CaughtUp
@@ -104,13 +114,14 @@ class Attendance:
 
         watch = self._watch
         async for item in watch.session.follow(after=self.progress.seen):
-            if isinstance(item, Delta):
-                watch.presenter.delta(item)
-                continue
-            if isinstance(item, CaughtUp):
-                self._reach_the_present()
-            else:
-                await self._take(item)
+            async with self._printing:
+                if isinstance(item, Delta):
+                    watch.presenter.delta(item)
+                    continue
+                if isinstance(item, CaughtUp):
+                    self._reach_the_present()
+                else:
+                    await self._take(item)
             self.progress.advance(item.seq)
 
     def _reach_the_present(self) -> None:
@@ -221,23 +232,50 @@ class Position:
     questions: tuple[OpenQuestion, ...] = ()
     attempts: Mapping[str, TurnAttemptStarted] = field(default_factory=dict)
     """Of the turns that are open there."""
+    begun: Mapping[str, int] = field(default_factory=dict)
+    """The turns that are open there, each with the record that its last attempt began with."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """First lines of the inputs that were accepted and wait there."""
 
 
 async def position_of(store: Store, session: Session) -> Position:
-    """The end of the session's journal, the questions and the turns that are open there. The history is read
-    only where there are any."""
+    """The end of the session's journal, the questions and the turns that are open there. The journal is read
+    only where there are any, and nothing is kept of what was said in it."""
     seq = (await store.tip(session.id)).seq
     row = await store.listed(session.id)
     if row is None or not (row.entry.open_gates or row.entry.queued or row.entry.state == "running"):
         return Position(seq)
-    view = await session.view()
-    questions = (
-        OpenQuestion(g.id, g.kind, g.question, g.choices, g.requested_by, parked=g.resolver == "runtime")
-        for g in view.gates
+    from outlast.journal import load_state
+
+    state = await load_state(store, session.id)
+    return Position(
+        seq=state.seq,
+        questions=tuple(map(_question, state.gates.values())),
+        attempts={turn.turn: turn.attempt for turn in state.open_turns.values() if turn.attempt},
+        begun=begun_in(state),
+        inputs=await _first_lines(store, session.id, {queued.seq for queued in state.queue.values()}),
     )
-    return Position(view.seq, tuple(questions), view.attempts, waiting_inputs(view))
+
+
+def _question(gate: OpenGate) -> OpenQuestion:
+    said = gate.opened
+    parked = said.resolver == "runtime"
+    return OpenQuestion(gate.gate, said.kind, said.question, gate.choices, said.requested_by, parked=parked)
+
+
+async def _first_lines(store: Store, session: str, accepted: Collection[int]) -> dict[str, str]:
+    """By request, of the inputs whose InputAccepted stand at these places."""
+    from outlast.journal import read_records
+
+    lines: dict[str, str] = {}
+    if not accepted:
+        return lines
+    async for record in read_records(store, session, min(accepted) - 1):
+        if record.seq in accepted and isinstance(record.body, InputAccepted):
+            lines[record.body.request_id] = first_line(text_of(record.body.content))
+        if record.seq >= max(accepted):
+            break
+    return lines
 
 
 def waiting_inputs(view: View) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from io import TextIOWrapper
 from typing import TextIO
 
@@ -87,6 +87,21 @@ class Screen:
     def json_line(self, value: object) -> None:
         self.out.write(_json(value) + "\n")
 
+    async def json_text_line(self, shape: object, field: str, pieces: AsyncIterator[str]) -> None:
+        """`shape` as one line of JSON, whose empty text `field` becomes what the pieces are together, which
+        may be more than fits into memory. Whoever is told to leave meanwhile leaves at the line's end."""
+        await to_its_end(self._json_text_line(shape, field, pieces))
+
+    async def _json_text_line(self, shape: object, field: str, pieces: AsyncIterator[str]) -> None:
+        # Within a JSON text every quotation mark is escaped: this stands for the field and nothing else.
+        head, _, tail = _json(shape).partition(f'"{field}":""')
+        self.out.write(f'{head}"{field}":"')
+        async for piece in pieces:
+            if self.out.gone:
+                return
+            self.out.write(_json(piece)[1:-1])
+        self.out.write(f'"{tail}\n')
+
     def err_json_line(self, value: object) -> None:
         self.err.line(_json(value))
 
@@ -104,6 +119,20 @@ class Screen:
         for channel in (self.out, self.err):
             if channel.is_terminal:
                 channel.leave()
+
+
+async def to_its_end(work: Coroutine[object, object, None]) -> None:
+    """Do the work; a cancellation meanwhile takes effect when it is done."""
+    import asyncio
+
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # whoever leaves is not told of it any more
+        raise
 
 
 def _json(value: object) -> str:

@@ -1,8 +1,12 @@
-"""Showing a followed session: as JSON lines, or as text for people. Same calls, two faces."""
+"""Showing a followed session: as JSON lines, or as text for people. Same calls, two faces.
+
+Nothing here holds a turn's text: it is printed as its records come, and read from the journal once more where
+it is to be shown whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +14,7 @@ from outlast.cli.last_words import last_words
 from outlast.cli.output import Screen, visible
 from outlast.cli.shapes import AcceptedLine, WayBackLine
 from outlast.cli.text import LiveText, Takeovers, failure_lines, first_line, pieces_of, receipt_line
+from outlast.journal import read_records
 from outlast.records.envelope import Record
 from outlast.records.public import public_line
 from outlast.records.types import (
@@ -25,18 +30,21 @@ from outlast.state.messages import text_of
 if TYPE_CHECKING:
     from outlast.runtime.handles import Delta
     from outlast.runtime.outcome import Outcome
+    from outlast.store.contract import Store
 
 
 class Presenter(Protocol):
     """What happens in a session, in the order in which it is durable."""
 
-    def accepted(self, session: str, turn: str) -> None: ...
+    async def accepted(self, session: str, turn: str) -> None: ...
 
     def record(self, record: Record) -> None: ...
 
     def delta(self, delta: Delta) -> None: ...
 
-    def outcome(self, outcome: Outcome) -> None: ...
+    async def outcome(self, outcome: Outcome, text: AsyncIterator[str]) -> None:
+        """How a turn ended; its text comes as `text`."""
+        ...
 
     def way_back(self, session: str, *, owned: bool) -> None:
         """How to come back to the session, at every exit; `owned`: somebody else runs it."""
@@ -46,36 +54,49 @@ class Presenter(Protocol):
 class JsonPresenter:
     """The lines of `run --json`, for one turn or for several: its ids, records, its outcome.
 
-    Records between turns (a restore's own, for instance) are kept for after the next turn's ids: a turn's
-    block begins with its ids and ends with its outcome, always. `tail` prints every record.
+    Records between turns (a restore's own, for instance) are shown after the next turn's ids: a turn's block
+    begins with its ids and ends with its outcome, always. `tail` prints every record.
     """
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, store: Store) -> None:
         self._screen = screen
-        self._between: list[Record] | None = []
+        self._store = store
+        self._within = False
+        """A block is open."""
+        self._between: range | None = None
+        """Where the records lie that the next block begins with."""
 
-    def accepted(self, session: str, turn: str) -> None:
+    async def accepted(self, session: str, turn: str) -> None:
         self._screen.json_line(AcceptedLine(session, turn))
-        kept, self._between = self._between, None
-        for record in kept or ():
-            self.record(record)
+        between, self._between, self._within = self._between, None, True
+        if between is None:
+            return
+        async for record in read_records(self._store, session, between.start - 1):
+            if record.seq not in between:
+                return
+            self._line(record)
 
     def record(self, record: Record) -> None:
-        if not record.public:
-            return
-        if self._between is not None:
-            self._between.append(record)
+        if self._within:
+            self._line(record)
         else:
+            first = record.seq if self._between is None else self._between.start
+            self._between = range(first, record.seq + 1)
+
+    def _line(self, record: Record) -> None:
+        if record.public:
             self._screen.out.write(public_line(record).decode("utf-8") + "\n")
 
     def delta(self, delta: Delta) -> None:
-        """Not durable, so not shown."""
+        """Text that is not durable is not shown; what an agent says of its own state is advice."""
+        if delta.notice:
+            self._screen.note(delta.text)
 
-    def outcome(self, outcome: Outcome) -> None:
+    async def outcome(self, outcome: Outcome, text: AsyncIterator[str]) -> None:
         from outlast.runtime.outcome import to_json
 
-        self._screen.json_line(to_json(outcome))
-        self._between = []
+        self._within = False
+        await self._screen.json_text_line(to_json(outcome), "text", text)
 
     def way_back(self, session: str, *, owned: bool) -> None:
         self._screen.err_json_line(WayBackLine(session, way_back_command(session, owned=owned)))
@@ -114,7 +135,7 @@ class TextPresenter:
         """The turn's input was seen: what is shown as it comes is all of it. A turn that somebody else had
         sent before under the same key is shown whole at its end."""
 
-    def accepted(self, session: str, turn: str) -> None:
+    async def accepted(self, session: str, turn: str) -> None:
         """Nothing to see: the words follow."""
 
     def record(self, record: Record) -> None:
@@ -151,10 +172,11 @@ class TextPresenter:
         elif self._screen.out.is_terminal and self.only_turn in (None, delta.turn):
             self._words(self._live.delta(delta.text))
 
-    def outcome(self, outcome: Outcome) -> None:
+    async def outcome(self, outcome: Outcome, text: AsyncIterator[str]) -> None:
         if not self._from_its_start:
             self._from_its_start = True
-            self._words(outcome.text)
+            async for piece in text:
+                self._words(piece)
         self._end_words()
         if outcome.outcome == "failed" and outcome.turn not in self._failures_told:
             if outcome.receipt is None:

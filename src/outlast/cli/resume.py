@@ -58,27 +58,25 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
             runtime.restore(found, wait=wait, take_over=take_over), f"restoring session {found}", screen
         )
         presenter = (
-            JsonPresenter(screen)
+            JsonPresenter(screen, runtime.store)
             if screen.as_json
             else TextPresenter(screen, found, attempts=position.attempts, inputs=position.inputs)
         )
         attendance = attendance_of(session, Showing("ask", presenter, screen, runtime, position))
-        blocks = Blocks(session.id, runtime.store, presenter)
+        blocks = Blocks(session.id, runtime.store, presenter, position.begun)
         attendance.on_record(blocks.before, blocks.after)
         try:
-            end = await attendance.attend(_drain(runtime, session, attendance))
-            await blocks.finish(end)
+            await attendance.attend(_drain(runtime, session, attendance))
+            await blocks.finish()
             await attendance.raise_if_asked()
         finally:
             presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
         return blocks.exit_code()
 
 
-async def _drain(runtime: Runtime, session: Session, attendance: Attendance) -> int:
-    """Until nothing is left to do and all of it is shown; returns where the journal ended."""
+async def _drain(runtime: Runtime, session: Session, attendance: Attendance) -> None:
+    """Until nothing is left to do and all of it is shown."""
     from outlast.cli.run import leave_idle
 
     await leave_idle(runtime, session)
-    end = (await runtime.store.tip(session.id)).seq
-    await attendance.progress.reached(end)
-    return end
+    await attendance.progress.reached((await runtime.store.tip(session.id)).seq)

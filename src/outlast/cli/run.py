@@ -122,11 +122,11 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
         position = await position_of(runtime.store, session)
         turn = await session.send(request.text, agent=agent, key=request.key, actor="cli")
         presenter = (
-            JsonPresenter(screen)
+            JsonPresenter(screen, runtime.store)
             if request.as_json
             else TextPresenter(screen, session.id, only_turn=turn.id, inputs=position.inputs)
         )
-        presenter.accepted(session.id, turn.id)
+        await presenter.accepted(session.id, turn.id)
         if screen.err.is_terminal and not request.as_json:
             row = await runtime.store.listed(session.id)
             whose = "" if row is None else f" (agent {row.entry.agent})"
@@ -141,14 +141,18 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
 async def _attend(runtime: Runtime, session: Session, turn: Turn, showing: Showing) -> int:
     """Follow the turn to its end, then let the queue drain if this process owns the session."""
     from outlast.cli.following import attendance_of
+    from outlast.runtime.awaiting import end
+    from outlast.runtime.outcome import outcome_of
+    from outlast.runtime.texts import text_pieces
 
     attendance = attendance_of(session, showing, turn=turn.id)
     ended: list[Outcome] = []
 
     async def to_the_end() -> None:
-        outcome = await turn.result()
+        its_end = await end(runtime, session.id, turn.id, turn.after)
         await attendance.progress.reached((await runtime.store.tip(session.id)).seq)
-        showing.presenter.outcome(outcome)
+        outcome = outcome_of(session.id, its_end)
+        await attendance.tell(outcome, text_pieces(runtime.store, session.id, its_end))
         ended.append(outcome)
         attendance.policy.cancels = False  # what is left in the queue is not this command's
         await leave_idle(runtime, session)

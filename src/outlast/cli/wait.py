@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.runtime.client import Client
     from outlast.runtime.handles import Session
-    from outlast.runtime.outcome import Outcome
     from outlast.store.contract import Listed
 
 LOOK_AGAIN = 1.0
@@ -41,27 +40,33 @@ def wait_command(session: str, as_json: bool) -> int:
     Exits 6 when it waits for an answer, 1 when there is work left and nobody runs it.
     """
     screen = Screen(os.environ, as_json=as_json)
-    outcome = asyncio.run(_wait(loaded_config(screen), screen, session))
-    if outcome is None:
-        return Exit.OK
-    if as_json:
-        from outlast.runtime.outcome import to_json
-
-        screen.json_line(to_json(outcome))
-    else:
-        reason = f": {outcome.reason}" if outcome.reason else ""
-        screen.note(visible(f"{outcome.outcome}{reason}"))
-    return exit_of_outcome(outcome.outcome)
+    return asyncio.run(_wait(loaded_config(screen), screen, session))
 
 
-async def _wait(config: Config, screen: Screen, name: str) -> Outcome | None:
-    """The newest turn's outcome; None for a session without turns."""
+async def _wait(config: Config, screen: Screen, name: str) -> int:
+    """By the newest turn's outcome; 0 for a session without turns."""
     async with open_client(config) as client:
         session = client.session(await client.store.find(name))
         await heard(client.store, session.id, _quiet(client, session), screen, waits=True)
         view = await session.view()
         turn = next((turn.turn for turn in reversed(view.turns) if turn.outcome != "queued"), None)
-        return None if turn is None else await session.outcome(turn)
+        return Exit.OK if turn is None else await _tell(client, session, turn, screen)
+
+
+async def _tell(client: Client, session: Session, turn: str, screen: Screen) -> int:
+    from outlast.runtime.awaiting import end
+    from outlast.runtime.outcome import outcome_of, to_json
+    from outlast.runtime.texts import text_pieces
+
+    its_end = await end(client, session.id, turn)
+    outcome = outcome_of(session.id, its_end)
+    if screen.as_json:
+        text = text_pieces(client.store, session.id, its_end)
+        await screen.json_text_line(to_json(outcome), "text", text)
+    else:
+        reason = f": {outcome.reason}" if outcome.reason else ""
+        screen.note(visible(f"{outcome.outcome}{reason}"))
+    return exit_of_outcome(outcome.outcome)
 
 
 async def _quiet(client: Client, session: Session) -> None:

@@ -12,50 +12,40 @@ from outlast.records.types import (
     GateResolved,
     InputCancelled,
     InputJoined,
-    TurnDone,
-    TurnFailed,
-    TurnInterrupted,
-    TurnParked,
-    TurnRetried,
 )
 from outlast.runtime.backing import Backing
-from outlast.runtime.outcome import Outcome, Terminal, outcome_of
-from outlast.state.turn_text import TurnText
+from outlast.runtime.outcome import Outcome, outcome_of
+from outlast.runtime.texts import whole_text
+from outlast.state.turn_ends import End, Ends
 
 LOOK_AGAIN = 1.0
 """Seconds after which a waiting caller looks whether the session still has an owner."""
-TERMINALS = (TurnDone, TurnFailed, TurnInterrupted, TurnParked)
 
 
 async def outcome(backing: Backing, session: str, turn: str, after: int = 0) -> Outcome:
-    """The end of `turn`, whose first record lies after `after`. See `Turn.result`."""
-    text = TurnText(turn)
-    found: Terminal | None = None
+    """The end of `turn` with its text, however long that is. See `Turn.result`."""
+    ended = await end(backing, session, turn, after)
+    return outcome_of(session, ended, await whole_text(backing.store, session, ended))
+
+
+async def end(backing: Backing, session: str, turn: str, after: int = 0) -> End:
+    """The end of `turn`, whose first record lies after `after`, waiting for it. See `Turn.result`."""
+    ends, cancelled = Ends(), None
     while True:
-        async for record in read_records(backing.store, session, after):
-            after = record.seq
-            text.apply(record)
-            if isinstance(record.body, InputJoined) and record.body.request_id == turn:
-                return await outcome(backing, session, record.turn or turn)
-            found = _found(record, turn, found)
+        async for record in read_records(backing.store, session, after, large="outline"):
+            after, body = record.seq, record.body
+            if isinstance(body, InputJoined) and body.request_id == turn:
+                return await end(backing, session, record.turn or turn)
+            if isinstance(body, InputCancelled) and body.request_id == turn:
+                cancelled = End(turn, body, record.seq, record.seq)
+            ends.apply(record)
+        # A batch is atomic: what follows a terminal in its batch (a retry) has been read by now.
+        found = ends.take().get(turn) or cancelled
         if found is not None:
-            # A batch is atomic: what follows a terminal in its batch (a retry) has been read by now.
-            if isinstance(found, InputCancelled) and found.reason == "busy":
+            if isinstance(found.body, InputCancelled) and found.body.reason == "busy":
                 raise BusyError("a turn was running", session_id=session)
-            return outcome_of(session, turn, found, text.text)
+            return found
         await _more(backing, session, after)
-
-
-def _found(record: Record, turn: str, found: Terminal | None) -> Terminal | None:
-    """The newest terminal of `turn`, or None when it goes on."""
-    body = record.body
-    if isinstance(body, InputCancelled):
-        return body if body.request_id == turn else found
-    if record.turn != turn:
-        return found
-    if isinstance(body, TurnRetried):
-        return None
-    return body if isinstance(body, TERMINALS) else found
 
 
 async def _more(backing: Backing, session: str, after: int) -> None:
@@ -90,7 +80,7 @@ async def settling(backing: Backing, session: str, request_id: str) -> Record | 
 
 async def resolution(backing: Backing, session: str, gate: str) -> GateResolved | None:
     """How a gate that is not open any more was resolved; None if the session never had it."""
-    async for record in read_records(backing.store, session):
+    async for record in read_records(backing.store, session, large="outline"):
         body = record.body
         if isinstance(body, GateResolved) and body.gate == gate:
             return body

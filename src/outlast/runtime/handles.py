@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from outlast.clock import now
-from outlast.errors import BusyError, GateNotFoundError, InputError, SessionNotFoundError, UsageError
+from outlast.errors import BusyError, InputError, SessionNotFoundError, UsageError
 from outlast.ids import check_label, new_id
 from outlast.journal import CaughtUp, follow, load_state, read_records
 from outlast.records.codec import check_text
 from outlast.records.envelope import Record
 from outlast.records.types import CommandSettled, Content, GateResolved, InputCancelled, OnInterrupt, WhenBusy
 from outlast.restore.opening import Opening, encode_opening
-from outlast.runtime.awaiting import TERMINALS, outcome, resolution, settling
+from outlast.runtime.awaiting import outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.commands import retryable
-from outlast.runtime.outcome import Outcome
+from outlast.runtime.outcome import Outcome, outcome_of
+from outlast.runtime.texts import whole_text
 from outlast.runtime.view import Gate, View, build_view
 from outlast.state.title import one_line
+from outlast.state.turn_ends import Ends, begun_in
 from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind
 from outlast.turns.requests import (
     AnswerRequest,
@@ -47,7 +49,8 @@ Followed = Record | CaughtUp | Delta
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of an answer. `by` is who answered first when it was taken."""
+    """What became of an answer. `by` is who answered first when it was taken. `gone`: the session does not
+    wait for it any more, or never did."""
 
     result: Literal["answered", "taken", "expired", "gone", "queued"]
     by: str | None = None
@@ -67,7 +70,8 @@ class Turn:
     def __init__(self, session: Session, turn: str, backing: Backing, after: int = 0) -> None:
         self.session = session
         self.id: str = turn
-        self._after = after
+        self.after: int = after
+        """A place in the journal before the input's first record."""
         self._backing = backing
 
     async def result(self) -> Outcome:
@@ -76,7 +80,7 @@ class Turn:
         Raises BusyError for an input given with `when_busy="reject"` while a turn was running, RestoreError
         when the session cannot be restored here.
         """
-        return await self.session.outcome(self.id, after=self._after)
+        return await self.session.outcome(self.id, after=self.after)
 
     async def accepted(self) -> bool:
         """Wait until an owner has taken the input: True. False when nobody owns the session now.
@@ -207,7 +211,7 @@ class Session:
         choice that the gate does not have."""
         request_id = new_id()
         await self._require()
-        if await resolution(self._backing, self.id, gate) is not None:
+        if gate not in (await load_state(self._backing.store, self.id)).gates:
             return await self._answered_before(gate)  # no owner is needed to know that
         await self._admit("answer", request_id, AnswerRequest(gate=gate, choice=choice, by=by), by)
         self._backing.serve(self.id)
@@ -224,7 +228,7 @@ class Session:
     async def _answered_before(self, gate: str) -> Answer:
         found = await resolution(self._backing, self.id, gate)
         if found is None:
-            raise GateNotFoundError(f"session {self.id} never had a gate {gate}", session_id=self.id)
+            return Answer("gone")
         if found.reason in ("answered", "policy"):
             return Answer("taken", found.by)
         return Answer("expired" if found.reason == "expired" else "gone", found.by)
@@ -306,26 +310,20 @@ class Session:
     async def drain(self) -> AsyncIterator[Outcome]:
         """The outcome of each turn that ends from now on, until nothing is left to do."""
         actor = self._owner()
-        after = (
-            actor.state.seq
-            if not actor.state.open_turns
-            else min(turn.seq for turn in actor.state.open_turns.values())
-        )
-        begun = after
+        store, after = self._backing.store, actor.state.seq
+        ends = Ends(begun_in(actor.state))
         waiting = asyncio.create_task(actor.quiet())
         bell = contextlib.ExitStack()
-        rings = bell.enter_context(self._backing.store.changes(self.id))
+        rings = bell.enter_context(store.changes(self.id))
         try:
             while True:
                 rings.clear()  # Before reading: what is stored meanwhile rings again.
                 done = waiting.done()
-                ended: dict[str, None] = {}  # A turn that ends and is parked in one batch has one outcome.
-                async for record in read_records(self._backing.store, self.id, after):
+                async for record in read_records(store, self.id, after, large="outline"):
                     after = record.seq
-                    if record.turn is not None and isinstance(record.body, TERMINALS):
-                        ended[record.turn] = None
-                for turn in ended:
-                    yield await self.outcome(turn, after=begun)
+                    ends.apply(record)
+                for end in ends.take().values():
+                    yield outcome_of(self.id, end, await whole_text(store, self.id, end))
                 if done:
                     waiting.result()
                     return

@@ -22,6 +22,7 @@ from outlast.records.types import (
     TurnInterrupted,
     TurnParked,
 )
+from outlast.state.turn_ends import End
 
 Kind = Literal["done", "failed", "interrupted", "parked", "cancelled"]
 
@@ -68,11 +69,9 @@ class Outcome:
                 )
 
 
-Terminal = TurnDone | TurnFailed | TurnInterrupted | TurnParked | InputCancelled
-
-
-def outcome_of(session: str, turn: str, body: Terminal, text: str) -> Outcome:
-    """The outcome that a terminal record stands for."""
+def outcome_of(session: str, end: End, text: str = "") -> Outcome:
+    """The outcome that an end stands for. Without `text` it is for those who show the text by themselves."""
+    turn, body = end.turn, end.body
     match body:
         case TurnDone():
             return Outcome(session, turn, "done", text, body.stop_reason, dict(body.usage))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from outlast.records import types as t
 from outlast.state.history import History
-from outlast.state.turn_text import TurnText
+from outlast.state.turn_ends import BEGINNINGS, TurnText
 from outlast.testing.journals import GeneratedJournal, JournalBuilder, bodies, journals
 
 RETURNED_A = t.InputReturned(request_id="a", evidence="no input frame")
@@ -30,10 +30,11 @@ def shown(journal: JournalBuilder) -> list[tuple[object, ...]]:
 
 
 def text_of(journal: JournalBuilder, turn: str) -> str:
+    """The text of the turn's last attempt, as a reader joins it that knows where that began."""
+    records = [record for record in journal.records() if record.turn == turn]
+    begun = max((record.seq for record in records if isinstance(record.body, BEGINNINGS)), default=0)
     text = TurnText(turn)
-    for record in journal.records():
-        text.apply(record)
-    return text.text
+    return "".join(text.piece(record) for record in records if record.seq >= begun)
 
 
 @pytest.fixture

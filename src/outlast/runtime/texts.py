@@ -1,0 +1,36 @@
+"""The text of a turn that has ended, read from the journal: as long as it may be, in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from outlast.journal import read_records
+from outlast.state.turn_ends import BEGINNINGS, End, TurnText
+from outlast.store.contract import Store
+
+
+async def text_pieces(store: Store, session: str, end: End) -> AsyncIterator[str]:
+    """The text of the turn's last attempt, piece by piece. Raises as `read_records`."""
+    begun = end.begun if end.begun is not None else await _begun(store, session, end)
+    text = TurnText(end.turn)
+    async for record in read_records(store, session, begun):
+        if record.seq > end.seq:
+            return
+        if piece := text.piece(record):
+            yield piece
+
+
+async def whole_text(store: Store, session: str, end: End) -> str:
+    """The same as one string."""
+    return "".join([piece async for piece in text_pieces(store, session, end)])
+
+
+async def _begun(store: Store, session: str, end: End) -> int:
+    """The record with which the last attempt of the turn began; 0 where it had none."""
+    begun = 0
+    async for record in read_records(store, session, large="outline"):
+        if record.seq > end.seq:
+            break
+        if record.turn == end.turn and isinstance(record.body, BEGINNINGS):
+            begun = record.seq
+    return begun
