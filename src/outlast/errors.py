@@ -215,16 +215,25 @@ class UnsupportedRecordError(RecordError):
 
 
 class IntegrityError(OutlastError):
-    """The journal, a blob or the head witness contradicts itself at `seq`, for `reason`."""
+    """The journal, a blob or the head witness contradicts itself at `seq`, for `reason`. `noted` is where the
+    journal had ended by its witness, 0 where that is not the matter."""
 
     exit_code = 5
 
     def __init__(
-        self, message: str, *, seq: int, reason: str, hint: str | None = None, session_id: str | None = None
+        self,
+        message: str,
+        *,
+        seq: int,
+        reason: str,
+        noted: int = 0,
+        hint: str | None = None,
+        session_id: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint, session_id=session_id)
         self.seq = seq
         self.reason = reason
+        self.noted = noted
 
 
 class RestoreError(OutlastError):

@@ -101,6 +101,7 @@ def compare(name: str, noted: Tip | None, seen: Seen) -> None:
             f"the journal of {name} ends at record {seen.tip.seq}, but record {noted.seq} had been stored",
             seq=seen.tip.seq,
             reason=f"shorter than its witness: {seen.tip.seq} < {noted.seq}",
+            noted=noted.seq,
             hint=f"records were lost under the database; {_ON_PURPOSE}",
             session_id=name,
         )
@@ -109,6 +110,7 @@ def compare(name: str, noted: Tip | None, seen: Seen) -> None:
             f"record {noted.seq} of the journal of {name} is not the one that had been stored",
             seq=noted.seq,
             reason="another chain than its witness",
+            noted=noted.seq,
             hint=f"the database was replaced or changed; {_ON_PURPOSE}",
             session_id=name,
         )
