@@ -10,11 +10,11 @@ from typing import Literal
 from outlast.errors import IntegrityError, UsageError
 from outlast.records.codec import blob_ref, chain_of, is_blob_ref, outline_of, record_of
 from outlast.records.envelope import Record
-from outlast.state.fold import apply
-from outlast.state.model import State
 from outlast.store.contract import Row, Store
 
 PAGE = 1000
+ENVELOPE = 200
+"""Bytes of a row beside its body, about."""
 
 Large = Literal["whole", "outline", "reference"]
 """`outline`: without the text that nothing is folded from, where the record has that; else the whole body.
@@ -27,6 +27,8 @@ class Place:
 
     seq: int = 0
     chain: bytes = b""
+    read: int = 0
+    """Bytes that were read on the way here."""
 
 
 async def read_records(
@@ -40,15 +42,6 @@ async def read_records(
     place = await place_after(store, name, after)
     async for record in read_on(store, name, place, large=large):
         yield record
-
-
-async def load_state(store: Store, name: str) -> State:
-    """The state after the last record; an empty one where there is no journal. Raises as `read_records`; what
-    inputs and agents have said is not read, and may be lost."""
-    state = State(name)
-    async for record in read_on(store, name, Place(), large="outline"):
-        apply(state, record)
-    return state
 
 
 async def place_after(store: Store, name: str, after: int) -> Place:
@@ -71,18 +64,20 @@ async def place_after(store: Store, name: str, after: int) -> Place:
 
 async def read_on(store: Store, name: str, place: Place, *, large: Large = "whole") -> AsyncIterator[Record]:
     """The records after `place`, which moves along."""
-    while rows := await _page(store, name, place):
+    while rows := await next_page(store, name, place):
         for row in rows:
-            _verify(name, place, row)
-            body = await _large(store, name, row, large) if is_blob_ref(row.body) else None
+            check_row(name, place, row)
+            body = await body_of(store, name, row, large) if is_blob_ref(row.body) else None
             record = record_of(row, name, body)
             place.seq, place.chain = row.seq, row.chain
+            place.read += ENVELOPE + len(row.body if body is None else body)
             yield record
         # A long journal must not keep the event loop from everything else.
         await asyncio.sleep(0)
 
 
-async def _page(store: Store, name: str, place: Place) -> list[Row]:
+async def next_page(store: Store, name: str, place: Place) -> list[Row]:
+    """The rows after `place`, as they are stored; none at the end. Raises IntegrityError."""
     rows = await store.read(name, place.seq, PAGE)
     if rows:
         return rows
@@ -97,14 +92,17 @@ async def _page(store: Store, name: str, place: Place) -> list[Row]:
     return rows
 
 
-def _verify(name: str, place: Place, row: Row) -> None:
+def check_row(name: str, place: Place, row: Row) -> None:
+    """Raises IntegrityError unless `row` follows on `place`, by number and by chain."""
     if row.seq != place.seq + 1:
         raise _broken(name, place.seq + 1, "missing")
     if row.chain != chain_of(place.chain, name, row):
         raise _broken(name, row.seq, "not what was stored, or the one before it is not (its chain differs)")
 
 
-async def _large(store: Store, name: str, row: Row, large: Large) -> bytes | None:
+async def body_of(store: Store, name: str, row: Row, large: Large) -> bytes | None:
+    """What stands for the body of a row that refers to a blob; None: the reference itself. Raises
+    IntegrityError."""
     if large == "reference":
         return None
     outline = outline_of(row.body) if large == "outline" else None

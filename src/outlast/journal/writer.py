@@ -17,7 +17,9 @@ from outlast.errors import (
 )
 from outlast.faults import point
 from outlast.ids import uuid7
-from outlast.journal.reader import load_state, read_records
+from outlast.journal.loading import Loaded, load
+from outlast.journal.reader import ENVELOPE, read_records
+from outlast.journal.snapshots import Snapshots
 from outlast.records.codec import BLOB_LIMIT, encode_blob_ref, encode_body, row_of
 from outlast.records.envelope import Draft, Record, Stamp
 from outlast.records.types import Fence
@@ -46,25 +48,37 @@ class _Batch:
     append: Append
     records: list[Record]
     state: State
+    size: int
+    """Bytes that a reader of the records has to read for their state."""
 
 
 class Journal:
     """Appends under a lease and keeps the folded state at the tip. `lost` is set as soon as this process
     owns the session no more; every later call then raises LeaseLostError."""
 
-    def __init__(self, store: Store, lease: Lease, state: State) -> None:
+    def __init__(self, store: Store, lease: Lease, loaded: Loaded) -> None:
         self.name: str = lease.name
         self.lease = lease
-        self.state: State = state
+        self.state: State = loaded.state
         """After the last durable record. Each append puts a new one here; a held one does not change."""
+        self.verified_from: int = loaded.verified_from
+        """See `Loaded.verified_from`."""
         self._store = store
         self._order = asyncio.Lock()
+        self._snapshots = Snapshots(store, lease, loaded)
 
     @classmethod
     async def open(cls, store: Store, lease: Lease) -> Journal:
-        """Read and fold what is there. Raises as `read_records`, and IntegrityError when the journal is
-        shorter than it was."""
-        return cls(store, lease, await load_state(store, lease.name))
+        """Have the state of what is there. Raises as `load`, and IntegrityError when the journal is shorter
+        than it was."""
+        return cls(store, lease, await load(store, lease.name))
+
+    async def release(self) -> None:
+        """Give the lease back, once what is on its way to the store has come there. Raises StoreError."""
+        try:
+            await self._snapshots.rest()
+        finally:
+            await self.lease.release()
 
     @property
     def lost(self) -> asyncio.Event:
@@ -143,11 +157,15 @@ class Journal:
         rows: list[Row] = []
         records: list[Record] = []
         blobs: list[str] = []
+        size = 0
         for draft in drafts:
             body = encode_body(draft.body)
             if len(body) > BLOB_LIMIT:
+                outline, whole = draft.body.outline(), len(body)
                 blobs.append(await self._store.put_blob(body))
-                body = encode_blob_ref(blobs[-1], len(body), draft.body.outline())
+                body = encode_blob_ref(blobs[-1], whole, outline)
+                size += whole if outline is None else 0
+            size += ENVELOPE + len(body)
             stamp = Stamp(state.seq + 1, self.lease.epoch, uuid7(at, os.urandom(10)), at)
             row = row_of(draft, body, stamp, self.name, state.chain)
             record = _record(draft, stamp, row)
@@ -165,7 +183,7 @@ class Journal:
             catalog=catalog_entry(state),
             blobs=tuple(blobs),
         )
-        return _Batch(append, records, state)
+        return _Batch(append, records, state, size)
 
     async def _store_and_apply(self, batch: _Batch) -> None:
         point("journal.append.before")
@@ -186,6 +204,7 @@ class Journal:
                 raise _lost(self.lease) from error
         self.state = batch.state
         point("journal.append.after")
+        self._snapshots.grew(batch.state, batch.size)
 
 
 def _record(draft: Draft, stamp: Stamp, row: Row) -> Record:

@@ -95,6 +95,8 @@ class RestoreStarted(Body, frozen=True, kw_only=True):
     from_seq: int
     facts: list[str] = []
     turns: list[PlannedTurn] = []
+    verified_from: int = 0
+    """The records after this one were read and held against the chain, the state at it was a snapshot's."""
 
 
 class RestoreDone(Body, frozen=True, kw_only=True):

@@ -48,6 +48,9 @@ class Facts:
     """By loop."""
     inbox: int = 0
     """Unsettled inbox entries."""
+    verified_from: int = 0
+    """The journal's records after this one were read and held against the chain; what came before them is
+    from a snapshot. 0: all were."""
 
     def lines(self) -> list[str]:
         """One plain sentence per fact."""

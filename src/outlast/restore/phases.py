@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from outlast import faults
@@ -21,7 +21,7 @@ from outlast.errors import (
     SessionNotFoundError,
 )
 from outlast.ids import new_id
-from outlast.journal import Journal, load_state
+from outlast.journal import Journal, load
 from outlast.keep import Claim, KeepError, ShimGoneError
 from outlast.records.envelope import Draft
 from outlast.records.types import Fence, RestoreDone, RestoreErrored, RestoreStarted
@@ -130,8 +130,9 @@ async def _acquire(now: Restoring) -> None:
 
 
 async def _release(now: Restoring) -> None:
-    if now.lease is not None:
-        await now.lease.release()
+    owned = now.journal or now.lease
+    if owned is not None:
+        await owned.release()
 
 
 async def _read(now: Restoring) -> None:
@@ -166,7 +167,8 @@ async def _probe(now: Restoring) -> None:
 
 async def _facts(now: Restoring) -> Facts:
     inbox = len(await now.around.store.pending(now.request.session))
-    return await probe_facts(now.state, inbox, _there(now.hosting), now.around.resolve)
+    facts = await probe_facts(now.state, inbox, _there(now.hosting), now.around.resolve)
+    return replace(facts, verified_from=_there(now.journal).verified_from)
 
 
 async def _plan(now: Restoring) -> None:
@@ -196,7 +198,13 @@ async def _begin(now: Restoring) -> None:
 
 def _started(now: Restoring) -> Draft:
     chosen = _there(now.plan)
-    return Draft(body=RestoreStarted(from_seq=chosen.tip, facts=list(chosen.facts), turns=list(chosen.turns)))
+    started = RestoreStarted(
+        from_seq=chosen.tip,
+        facts=list(chosen.facts),
+        turns=list(chosen.turns),
+        verified_from=chosen.verified_from,
+    )
+    return Draft(body=started)
 
 
 async def _build(now: Restoring) -> None:
@@ -389,13 +397,14 @@ def _as_restore_error(error: Exception, phase: Phase, session: str) -> Exception
 
 async def look(around: Surroundings, session: str) -> RestorePlan:
     """The plan of a restore as things are: read-only, no lease, no floor raised."""
-    state = await load_state(around.store, session)
+    loaded = await load(around.store, session)
+    state = loaded.state
     pending = await around.store.pending(session)
     if state.seq == 0 and not pending:
         raise SessionNotFoundError(f"there is no session {session}", session_id=session)
     claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
     facts = await probe_facts(state, len(pending), hosting_for(around, state, claim), around.resolve)
-    return plan(state, facts)
+    return plan(state, replace(facts, verified_from=loaded.verified_from))
 
 
 def hosting_for(around: Surroundings, state: State, claim: Claim) -> Hosting:

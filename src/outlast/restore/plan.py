@@ -49,6 +49,8 @@ class RestorePlan:
     inbox: int = 0
     held: bool = False
     facts: tuple[str, ...] = ()
+    verified_from: int = 0
+    """As in the facts."""
 
     def lines(self) -> list[str]:
         """For people, one sentence a line."""
@@ -97,6 +99,7 @@ class RestorePlan:
             "inbox": self.inbox,
             "held": self.held,
             "facts": list(self.facts),
+            "verified_from": self.verified_from,
         }
 
 
@@ -124,6 +127,7 @@ def plan(state: State, facts: Facts) -> RestorePlan:
         inbox=facts.inbox,
         held=root.held,
         facts=tuple(facts.lines()),
+        verified_from=facts.verified_from,
     )
 
 

@@ -324,7 +324,7 @@ class SessionActor:
             # A lease that cannot be given back on a full disk ends with this process.
             with contextlib.suppress(StoreError):
                 faults.point("actor.release.before")
-                await self.journal.lease.release()
+                await self.journal.release()
                 faults.point("actor.release.after")
             self._quiet.set()
             self.ended.set()

@@ -91,7 +91,15 @@ class History:
 
     def _restore_started(self, record: Record, body: t.RestoreStarted) -> None:
         self.restores.append(
-            Restore(record.seq, record.epoch, self._holder, body.from_seq, record.at, list(body.turns))
+            Restore(
+                record.seq,
+                record.epoch,
+                self._holder,
+                body.from_seq,
+                record.at,
+                list(body.turns),
+                body.verified_from,
+            )
         )
 
     def _restore_done(self, record: Record, body: t.RestoreDone) -> None:

@@ -97,6 +97,8 @@ class Restore:
     from_seq: int
     started_at: int
     turns: list[t.PlannedTurn]
+    verified_from: int = 0
+    """The record of the snapshot that it began at; 0: it read the whole journal."""
     outcome: Literal["running", "done", "errored", "cut"] = "running"
     ended_at: int | None = None
     took_ms: int | None = None
@@ -109,6 +111,7 @@ class Restore:
             "epoch": self.epoch,
             "holder": self.holder,
             "from_seq": self.from_seq,
+            "verified_from": self.verified_from,
             "started_at": _time(self.started_at),
             "ended_at": _time(self.ended_at),
             "outcome": self.outcome,

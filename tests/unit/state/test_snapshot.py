@@ -1,0 +1,158 @@
+"""A state survives its snapshot whole, and a snapshot that is anything else than that is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.records.codec import record_of
+from outlast.records.envelope import Record
+from outlast.records.registry import REGISTRY
+from outlast.state import snapshot as snapshots
+from outlast.state.fold import apply, digest, fold
+from outlast.state.model import State
+from outlast.state.snapshot import FOLD_VERSION, UnfitSnapshotError, snapshot_of, state_of
+from outlast.store.contract import Row, Snapshot
+from outlast.testing.journals import GeneratedJournal, JournalBuilder, journals
+
+FROZEN = Path(__file__).parent / "frozen" / "journal.jsonl"
+
+FOLDS = {1: "bc4373e271e8c9761521a146ae636a94f5303a8506f2195c10996ba9f901e7c2"}
+"""Fold version -> what that version made of the frozen journal, and of what its states consisted."""
+
+
+def frozen() -> Iterator[Record]:
+    """One journal with every record type in it, as it was stored once."""
+    for line in FROZEN.read_text("utf-8").splitlines():
+        fields = json.loads(line)
+        for name in ("id", "chain", "cursor"):
+            fields[name] = None if fields[name] is None else bytes.fromhex(fields[name])
+        yield record_of(Row(**fields | {"body": fields["body"].encode()}), "session")
+
+
+def without_docs(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {key: without_docs(value) for key, value in schema.items() if key != "description"}
+    return [without_docs(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def test_a_changed_fold_has_a_new_version() -> None:
+    """A snapshot of the fold before it would be taken for what this one makes of the journal."""
+    state, seen = State("session"), hashlib.sha256()
+    for record in frozen():
+        apply(state, record)
+        seen.update(snapshot_of(state).body)
+    seen.update(json.dumps(without_docs(msgspec.json.schema(State))).encode())
+    assert seen.hexdigest() == FOLDS[FOLD_VERSION], (
+        "the fold, or what a state is made of, has changed: raise FOLD_VERSION and add it to FOLDS"
+    )
+    assert max(FOLDS) == FOLD_VERSION
+
+
+def test_the_frozen_journal_has_every_record_type() -> None:
+    """A new one is appended to it by hand: what it says already stays."""
+    missing = set(REGISTRY.names) - {record.type for record in frozen()}
+    assert not missing
+
+
+@given(journals(), st.data())
+def test_a_journal_folded_on_from_a_snapshot_gives_the_same_state(
+    journal: GeneratedJournal, data: st.DataObject
+) -> None:
+    """Invariant 7, from any record on."""
+    whole = fold(journal.session, journal.records)
+    cut = data.draw(st.integers(0, len(journal.records)))
+    state = state_of(snapshot_of(fold(journal.session, journal.records[:cut])))
+    for record in journal.records[cut:]:
+        apply(state, record)
+    assert state == whole
+    assert digest(state) == digest(whole)
+
+
+@given(journals(max_moves=40))
+def test_a_journal_folded_through_a_snapshot_at_each_record_gives_the_same_states(
+    journal: GeneratedJournal,
+) -> None:
+    plain, through = State(journal.session), State(journal.session)
+    for record in journal.records:
+        apply(plain, record)
+        before = snapshot_of(through)
+        through = state_of(before)
+        apply(through, record)
+        assert through == plain
+        assert digest(through) == digest(plain)
+        assert (before.seq, before.chain) == (record.seq - 1, state_of(before).chain)
+
+
+def some_state() -> State:
+    journal = JournalBuilder().running("one").ask("one", "gate").accept("two", "three")
+    return journal.state()
+
+
+def test_a_state_keeps_the_order_of_its_queue_and_the_bytes_of_its_gates() -> None:
+    state = state_of(snapshot_of(some_state()))
+    assert list(state.queue) == ["two", "three"]
+    assert state.gates["gate"].payload == b"raw"
+    assert state.running is not None
+    assert state.running.attempt == some_state().loops["main"].attempt
+
+
+def test_two_states_of_one_snapshot_share_nothing() -> None:
+    snapshot = snapshot_of(some_state())
+    state_of(snapshot).queue.clear()
+    assert state_of(snapshot) == some_state()
+
+
+def resigned(snapshot: Snapshot, **changes: Any) -> Snapshot:
+    """A snapshot of which the digest says that it is whole."""
+    changed = replace(snapshot, **changes)
+    return replace(changed, digest=snapshots._digest(changed))
+
+
+@pytest.mark.parametrize("field", ["name", "seq", "chain", "fold_version", "digest", "body"])
+def test_a_changed_field_is_noticed(field: str) -> None:
+    snapshot = snapshot_of(some_state())
+    value = getattr(snapshot, field)
+    changed: Any = value + 1 if isinstance(value, int) else value[:-1] + (b"\0" if field != "name" else "x")
+    with pytest.raises(UnfitSnapshotError, match="digest"):
+        state_of(replace(snapshot, **{field: changed}))
+
+
+@given(st.data())
+def test_a_flipped_bit_is_noticed(data: st.DataObject) -> None:
+    snapshot = snapshot_of(some_state())
+    at = data.draw(st.integers(0, len(snapshot.body) * 8 - 1))
+    body = bytearray(snapshot.body)
+    body[at // 8] ^= 1 << at % 8
+    with pytest.raises(UnfitSnapshotError):
+        state_of(replace(snapshot, body=bytes(body)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"fold_version": FOLD_VERSION + 1}, "version"),
+        ({"fold_version": FOLD_VERSION - 1}, "version"),
+        ({"name": "other"}, "holds the state of session"),
+        ({"seq": 3}, "holds the state of session"),
+        ({"chain": b"\0" * 16}, "holds the state of session"),
+        ({"body": b""}, "holds no state"),
+        ({"body": b"\xc1"}, "holds no state"),
+        ({"body": msgspec.msgpack.encode({"session": "session", "seq": "many"})}, "holds no state"),
+        ({"body": msgspec.msgpack.encode({"session": b"\xff"})}, "holds no state"),
+    ],
+)
+def test_what_is_whole_and_yet_no_snapshot_of_this_session_is_refused(
+    changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(UnfitSnapshotError, match=reason):
+        state_of(resigned(snapshot_of(some_state()), **changes))
