@@ -1,6 +1,7 @@
 """What every test has: bounded, repeatable property tests, and a state folder that is thrown away."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,10 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("test")
+
+# A shell that runs the tests in the background leaves SIGINT ignored, and every process that a test starts
+# would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
