@@ -15,18 +15,23 @@ if TYPE_CHECKING:
 
 
 def open_runtime(config: Config, approve: Approve = "ask") -> Runtime:
-    """A runtime with every agent that is here; enter it to open the store."""
+    """A runtime with every agent that is here; enter it to open the store. Raises UsageError for a store that
+    no other process could reach."""
     from outlast.runtime.policy import allow, ask, deny
     from outlast.runtime.runtime import Runtime
+    from outlast.store.url import database_path
 
+    database_path(config.store_url, config.environ)
     on_gate = {"ask": ask, "all": allow, "never": deny}[approve]
     return Runtime(config.store_url, agents=config.agents(), on_gate=on_gate, label=own_label())
 
 
 def open_client(config: Config) -> Client:
-    """The same handles without ownership."""
+    """The same handles without ownership. Raises as `open_runtime`."""
     from outlast.runtime.client import Client
+    from outlast.store.url import database_path
 
+    database_path(config.store_url, config.environ)
     return Client(config.store_url, label=own_label())
 
 

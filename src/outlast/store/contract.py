@@ -16,6 +16,12 @@ if TYPE_CHECKING:  # `outlast ls` starts without asyncio
 
 Scope = Literal["machine", "cluster"]
 
+PAGE_BYTES = 8 << 20
+"""A page of records ends after the one that passes this many bytes of bodies: memory stays bounded."""
+
+DAY = 86_400.0
+"""Seconds."""
+
 
 class Row(NamedTuple):
     """One stored record: the envelope of records.md as the bytes and integers that are stored."""
@@ -149,6 +155,14 @@ class Admission:
     opening_body: bytes | None = None
     """Manifest and configuration for the session's first owner; kept with the first entry only."""
 
+    @property
+    def digest(self) -> bytes:
+        """What makes two admissions of one request id the same: kind and body."""
+        import hashlib  # noqa: PLC0415 - `outlast ls`, which admits nothing, starts without it
+
+        size = len(self.kind).to_bytes(8, "big")
+        return hashlib.sha256(size + self.kind.encode() + self.body).digest()
+
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
@@ -209,10 +223,18 @@ class CatalogQuery:
 
 @dataclass(frozen=True, slots=True)
 class AcquireOptions:
-    """`wait` in seconds; `take_over` ends a living holder by SIGKILL, verified, before it takes over."""
+    """`wait` in seconds; `take_over` ends a living holder first: a process by SIGKILL, verified."""
 
     wait: float = 0.0
     take_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection of blobs has deleted."""
+
+    blobs: int = 0
+    bytes: int = 0
 
 
 class Store(Protocol):
@@ -237,8 +259,8 @@ class Store(Protocol):
         ...
 
     async def read(self, name: str, after: int, limit: int = 1000) -> list[Row]:
-        """Rows with after < seq <= after + limit, in order; fewer when they are large, and none only where
-        there is nothing after `after`."""
+        """Rows with after < seq <= after + limit, in order; fewer when they are large (`PAGE_BYTES`), and
+        none only where there is nothing after `after`."""
         ...
 
     async def tip(self, name: str) -> Tip:
@@ -288,6 +310,13 @@ class Store(Protocol):
 
     async def get_blob(self, digest: str) -> bytes:
         """Verified; raises IntegrityError(seq=0) when missing or changed."""
+        ...
+
+    async def collect_blobs(self, *, untouched_for: float = DAY, every: float = 0.0) -> Collected | None:
+        """Delete the blobs that no record refers to and that were not put for `untouched_for` seconds, which
+        must be longer than a blob ever waits for its record. One at a time for the whole store. None where
+        another process is at it, or where the last one ended less than `every` seconds ago. Raises
+        FencedError when this process was declared dead meanwhile."""
         ...
 
     # catalog

@@ -13,7 +13,7 @@ from outlast.errors import UsageError
 if TYPE_CHECKING:
     from outlast.store.contract import Store
 
-SCHEMES = ("sqlite",)
+_MEMORY = "memory:"
 _PREFIX = "sqlite://"
 _SAFE = frozenset(b"/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _HEX = frozenset("0123456789abcdefABCDEF")
@@ -25,6 +25,10 @@ async def open_store(url: str, *, label: str | None = None) -> Store:
     Raises UsageError for an address that no back end serves, PlatformError where the filesystem or SQLite
     cannot carry the promise, SchemaError, StoreFullError, StoreBusyError.
     """
+    if url.startswith(_MEMORY):
+        from outlast.store.memory.store import MemoryStore  # noqa: PLC0415
+
+        return MemoryStore.open(url, label or process_label())
     from outlast.store.sqlite.store import Address, SqliteStore  # noqa: PLC0415 — `outlast ls` starts without it
 
     database = database_path(url, os.environ)
@@ -50,11 +54,16 @@ def accept_restored(url: str) -> int:
 def database_path(url: str, environ: Mapping[str, str]) -> Path:
     """The database file that a `sqlite:` address names. Raises UsageError for any other address."""
     scheme, separator, _ = url.partition(":")
-    if not separator or scheme not in SCHEMES:
+    if url.startswith(_MEMORY):
+        raise UsageError(
+            f"{url} names a store within one process, and every command is a process of its own",
+            hint="name a database, as in sqlite:///var/lib/x.db; memory: is for `outlast.Runtime` and tests",
+        )
+    if not separator or scheme != "sqlite":
         named = f"{scheme}:" if separator else url
         raise UsageError(
             f"no store is served under {named!r}",
-            hint="outlast has sqlite: so far, as in sqlite:///var/lib/x.db",
+            hint="outlast has sqlite: so far, as in sqlite:///var/lib/x.db, and memory: within one process",
         )
     path = url.removeprefix(_PREFIX)
     if not url.startswith(_PREFIX + "/") or path.endswith("/"):

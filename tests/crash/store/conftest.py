@@ -1,28 +1,5 @@
 """A real store in a folder of its own."""
 
-from __future__ import annotations
+from tests.support.store_fixtures import own_state_folder, store, url
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
-from outlast.store.contract import Store
-from outlast.store.url import open_store, sqlite_url
-
-
-@pytest.fixture(autouse=True)
-def _own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUTLAST_STATE_DIR", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return sqlite_url(tmp_path / "store" / "x.db")
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[Store]:
-    opened = await open_store(url)
-    yield opened
-    await opened.close()
+__all__ = ["own_state_folder", "store", "url"]

@@ -52,10 +52,21 @@ def test_an_address_that_names_no_file_is_refused(url: str) -> None:
         database_path(url, HOME)
 
 
-@pytest.mark.parametrize("url", ["postgresql://host/db", "memory://", "nats://host"])
+@pytest.mark.parametrize("url", ["postgresql://host/db", "nats://host", "memories"])
 async def test_other_schemes_are_refused_naming_what_there_is(url: str) -> None:
-    with pytest.raises(UsageError, match="sqlite:"):
+    with pytest.raises(UsageError, match=r"sqlite:.*memory:"):
         await open_store(url)
+
+
+@pytest.mark.parametrize("url", ["memory:", "memory:/x", "memory://a/b", "memory://-a", "memory:///x.db"])
+async def test_a_memory_address_is_a_name_or_nothing(url: str) -> None:
+    with pytest.raises(UsageError, match="memory://NAME"):
+        await open_store(url)
+
+
+def test_a_store_within_one_process_has_no_file_that_a_command_could_open() -> None:
+    with pytest.raises(UsageError, match="a process of its own"):
+        database_path("memory://x", HOME)
 
 
 @given(st.binary(min_size=1).filter(lambda raw: b"\x00" not in raw and raw.strip(b"/.") != b""))

@@ -6,17 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from outlast.errors import (
-    ConflictError,
-    FencedError,
-    LeaseHeldError,
-    RequestCollisionError,
-    SessionNotFoundError,
-    StoreError,
-)
+from outlast.errors import LeaseHeldError
+from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, Append, Lease, Snapshot, Tip, Tombstone
 from outlast.store.sqlite.incarnation import Node, alive, is_own
-from outlast.store.sqlite.rows import catalog_values, digest_of, packed_opening
+from outlast.store.sqlite.rows import catalog_values, packed_opening
 from outlast.store.sqlite.sweeping import sweep
 from outlast.store.sqlite.transaction import SELECT_CHAIN, SELECT_ENTRY, SELECT_SETTLED, Transaction
 from outlast.store.sqlite.witness import Seen, Witness, compare
@@ -84,10 +78,7 @@ class AppendRows:
             if seq > tip.seq:
                 row = self.batch.rows[-1]
                 return Tip(row.seq, row.epoch, row.chain)
-        raise StoreError(
-            f"the batch for {self.batch.name} does not follow record {tip.seq} of epoch {epoch} gaplessly",
-            session_id=self.batch.name,
-        )
+        raise refusals.not_gapless(self.batch.name, tip=tip.seq, epoch=epoch)
 
     def _elsewhere(self, txn: Transaction, s: int | None, tip: Tip) -> int:
         """The tip is not the expected one. If these very rows are there, an earlier try had stored them."""
@@ -99,11 +90,7 @@ class AppendRows:
             if found == [(row.id, row.chain) for row in batch.rows]:
                 return end
         txn.require(s, batch.lease)
-        raise ConflictError(
-            f"the journal of {batch.name} ends at record {tip.seq}, not {batch.expected_seq}",
-            tip=tip.seq,
-            session_id=batch.name,
-        )
+        raise refusals.conflict(batch.name, tip=tip.seq, expected=batch.expected_seq)
 
     def _settlements(self, txn: Transaction, s: int) -> dict[tuple[int, str], tuple[bytes, int, int]]:
         settled: dict[tuple[int, str], tuple[bytes, int, int]] = {}
@@ -113,11 +100,7 @@ class AppendRows:
             if key not in txn.settled and key not in settled:
                 found = txn.cursor.execute(SELECT_ENTRY, key).fetchone()
             if found is None:
-                raise StoreError(
-                    f"request {item.request_id} of {self.batch.name} is not waiting in the inbox",
-                    hint="it was settled before, or never admitted",
-                    session_id=self.batch.name,
-                )
+                raise refusals.not_waiting(self.batch.name, item.request_id)
             settled[key] = (found[1], item.seq, found[0])
         return settled
 
@@ -151,7 +134,7 @@ class Admit:
 
     @classmethod
     def of(cls, admission: Admission, at: int) -> Admit:
-        return cls(admission, at, digest_of(admission.kind, admission.body))
+        return cls(admission, at, admission.digest)
 
     def run(self, txn: Transaction) -> Admitted:
         txn.flush()
@@ -162,9 +145,7 @@ class Admit:
             return before
         listed = s is not None and txn.one("SELECT 1 FROM catalog WHERE s = ?", (s,)) is not None
         if given.opening is None and not listed and txn.tip(s).seq == 0:
-            raise SessionNotFoundError(
-                f"no session {given.session}", session_id=given.session, hint="`outlast ls` lists them"
-            )
+            raise refusals.no_session(given.session)
         s = txn.make_session(given.session)
         opens = given.opening is not None and not listed
         opening = given.opening if opens else None
@@ -198,11 +179,7 @@ class Admit:
 
     def _same(self, digest: bytes) -> None:
         if digest != self.digest:
-            raise RequestCollisionError(
-                f"request {self.admission.request_id} was given before with another content",
-                hint="use a new key for a new request",
-                session_id=self.admission.session,
-            )
+            raise refusals.collision(self.admission.session, self.admission.request_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +198,7 @@ class Acquire:
     def run(self, txn: Transaction) -> int:
         txn.flush()
         if self.registered and txn.one("SELECT 1 FROM node WHERE id = ?", (self.node.id,)) is None:
-            raise FencedError(
-                "another process declared this one dead and took its sessions over",
-                epoch=0,
-                session_id=self.name,
-            )
+            raise refusals.declared_dead(self.name)
         s = txn.session(self.name)
         dead = None
         if s is not None:
@@ -289,12 +262,7 @@ def node_of(txn: Transaction, node: str) -> Node | None:
 
 def held(name: str, epoch: int, node: Node | None) -> LeaseHeldError:
     label = node.label if node else "an unknown process"
-    hint = "`outlast attach` follows it; `outlast resume --take-over` ends that process and takes the session"
-    if node and is_own(node.id):
-        hint = "this very process owns it"
-    return LeaseHeldError(
-        f"{name} is owned by {label} (epoch {epoch})", holder=label, epoch=epoch, hint=hint, session_id=name
-    )
+    return refusals.held(name, epoch=epoch, label=label, own=node is not None and is_own(node.id))
 
 
 @dataclass(frozen=True, slots=True)

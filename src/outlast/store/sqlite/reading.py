@@ -14,8 +14,19 @@ from typing import cast
 
 import apsw
 
-from outlast.errors import AmbiguousIdError, InputError, SessionNotFoundError, UsageError
-from outlast.store.contract import CatalogQuery, Entry, Holder, Listed, Row, Snapshot, Tip, Tombstone
+from outlast.errors import InputError, IntegrityError
+from outlast.store import refusals
+from outlast.store.contract import (
+    PAGE_BYTES,
+    CatalogQuery,
+    Entry,
+    Holder,
+    Listed,
+    Row,
+    Snapshot,
+    Tip,
+    Tombstone,
+)
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.incarnation import Node, alive
@@ -41,11 +52,15 @@ from outlast.store.sqlite.transaction import (
 )
 from outlast.store.sqlite.witness import Seen, Witness, compare
 
-PAGE_BYTES = 8 << 20
-"""A page ends after the row that passes this many bytes of bodies: memory stays bounded."""
-
-SELECT_PAGE = f"SELECT {RECORD_COLUMNS} FROM record WHERE s = ? AND seq > ? AND seq <= ? ORDER BY seq"
+# Joined with itself, so that session and number too are the row's own: SQLite would take the index's copy,
+# and damage to the row's own would stay unseen.
+SELECT_PAGE = (
+    f"SELECT {', '.join('row.' + column for column in RECORD_COLUMNS.split(', '))} FROM record AS place"
+    " CROSS JOIN record AS row ON row.rowid = place.rowid AND row.s = place.s"
+    " WHERE place.s = ? AND place.seq > ? AND place.seq <= ? ORDER BY place.seq"
+)
 SELECT_SNAPSHOTS = "SELECT seq, chain, fold_version, digest, body FROM snapshot WHERE s = ? ORDER BY seq DESC"
+SELECT_REFERENCE = "SELECT 1 FROM blob WHERE digest = ? LIMIT 1"
 SELECT_PENDING = f"SELECT {ENTRY_COLUMNS} FROM inbox WHERE s = ? ORDER BY n"
 SELECT_HOLDER = (
     "SELECT lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label FROM lease"
@@ -120,19 +135,25 @@ class Reader:
         return cast(int, row[0]) if row else None
 
     def page(self, name: str, after: int, limit: int) -> list[Row]:
-        """Rows with after < seq <= after + limit; fewer when they are large, none only past the end."""
+        """Rows with after < seq <= after + limit; fewer when they are large or one cannot be read, none only
+        past the end. Raises IntegrityError where the first cannot be read."""
         s = self._session(name)
         if s is None:
             return []
         rows: list[Row] = []
         size = 0
         with self._errors():
-            for values in self._connection.execute(SELECT_PAGE, (s, after, after + limit)):
-                row = row_of(values)
-                rows.append(row)
-                size += len(row.body)
-                if size > PAGE_BYTES:
-                    break
+            try:
+                for values in self._connection.execute(SELECT_PAGE, (s, after, after + limit)):
+                    rows.append(row_of(values))
+                    # Of a damaged row it may be anything.
+                    body = values[11]
+                    size += len(body) if isinstance(body, bytes) else 0
+                    if size > PAGE_BYTES:
+                        break
+            except (apsw.CorruptError, UnicodeDecodeError) as error:
+                if not rows:
+                    raise unreadable(name, after + 1, error) from error
         return rows
 
     def tip(self, name: str) -> Tip:
@@ -170,6 +191,10 @@ class Reader:
         s = self._session(name)
         row = None if s is None else self._one(SELECT_SETTLED, (s, request_id))
         return Tombstone(request_id, cast(bytes, row[0]), cast(int, row[1])) if row else None
+
+    def is_referred_to(self, digest: str) -> bool:
+        """Whether a record of any session refers to the blob."""
+        return self._one(SELECT_REFERENCE, (digest,)) is not None
 
     def node(self, name: str) -> tuple[int, Node] | None:
         """Epoch and incarnation of the lease, dead or alive."""
@@ -218,22 +243,31 @@ class Reader:
         return Listed(entry, cast(int, pending), owner)
 
     def find(self, name_or_prefix: str) -> str:
-        _refuse_empty(name_or_prefix)
+        refusals.require_name(name_or_prefix)
         if self._one(FIND_EXACT, (name_or_prefix,)):
             return name_or_prefix
         names = [cast(str, row[0]) for row in self._all(FIND_PREFIX, _range(name_or_prefix))]
         if not names:
-            raise _not_found(name_or_prefix)
+            raise refusals.no_session(name_or_prefix)
         if len(names) > 1:
-            raise AmbiguousIdError(
-                f"{name_or_prefix} fits {names[0]}, {names[1]} and maybe more", hint="give more of the id"
-            )
+            raise refusals.ambiguous_id(name_or_prefix, names[0], names[1])
         return names[0]
 
     def close(self) -> None:
         self._connection.close()
         if self._witness:
             self._witness.close()
+
+
+def unreadable(name: str, seq: int, error: Exception) -> IntegrityError:
+    """For a record that the database does not give."""
+    damaged = "its database page is damaged" if isinstance(error, apsw.Error) else "its text is no UTF-8"
+    return IntegrityError(
+        f"record {seq} of the journal of {name} cannot be read: {damaged}",
+        seq=seq,
+        reason=f"unreadable, {damaged}",
+        session_id=name,
+    )
 
 
 def _witness(layout: Layout, store: str) -> Witness | None:
@@ -256,15 +290,6 @@ def _list_statement(query: CatalogQuery) -> tuple[str, tuple[Value, ...]]:
         case CatalogQuery(workspace=None, prefix=str(prefix)):
             return LIST_PREFIX, (*_range(prefix), query.limit)
     return LIST_WORKSPACE_PREFIX, (*_range(query.prefix or ""), query.workspace, query.limit)
-
-
-def _refuse_empty(name_or_prefix: str) -> None:
-    if not name_or_prefix:
-        raise UsageError("an empty session id names no session", hint="`outlast ls` lists them")
-
-
-def _not_found(name: str) -> SessionNotFoundError:
-    return SessionNotFoundError(f"no session {name}", session_id=name, hint="`outlast ls` lists them")
 
 
 @contextmanager
@@ -298,8 +323,8 @@ def listed_session(database: str | os.PathLike[str], name: str) -> Listed | None
 
 def find_session(database: str | os.PathLike[str], name_or_prefix: str) -> str:
     """What `Store.find` answers, for the database file `database`."""
-    _refuse_empty(name_or_prefix)
+    refusals.require_name(name_or_prefix)
     with _opened(database) as reader:
         if reader is None:
-            raise _not_found(name_or_prefix)
+            raise refusals.no_session(name_or_prefix)
         return reader.find(name_or_prefix)

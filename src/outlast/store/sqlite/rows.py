@@ -17,13 +17,6 @@ ENTRY_COLUMNS = "n, request, kind, body, actor, at, opening, opening_body"
 Value = str | int | bytes | float | None
 
 
-def digest_of(kind: str, body: bytes) -> bytes:
-    """What makes two admissions of one request id the same: kind and body."""
-    import hashlib  # noqa: PLC0415 - `outlast ls`, which admits nothing, starts without it
-
-    return hashlib.sha256(len(kind).to_bytes(8, "big") + kind.encode() + body).digest()
-
-
 def row_of(values: Sequence[Value]) -> Row:
     return Row._make(values)
 

@@ -63,6 +63,8 @@ CREATE TABLE snapshot (
     digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (s, seq)
 );
 """
+# Whether any record refers to a blob is asked before each one that is deleted, under the writer's lock.
+_VERSION_3 = "CREATE INDEX blob_by_digest ON blob (digest)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Migration:
     script: str
 
 
-MIGRATIONS = (Migration(1, _VERSION_1), Migration(2, _VERSION_2))
+MIGRATIONS = (Migration(1, _VERSION_1), Migration(2, _VERSION_2), Migration(3, _VERSION_3))
 VERSION = MIGRATIONS[-1].version
 
 

@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import cast
 
 from outlast import clock
-from outlast.errors import FencedError, ForkedError, LeaseHeldError, OutlastError, StoreError
+from outlast.errors import FencedError, LeaseHeldError, OutlastError, StoreError
 from outlast.faults import point
+from outlast.store import refusals
 from outlast.store.contract import (
+    DAY,
     AcquireOptions,
     Admission,
     Admitted,
     Append,
     CatalogQuery,
+    Collected,
     Entry,
     Holder,
     Lease,
@@ -33,6 +36,7 @@ from outlast.store.contract import (
     Tombstone,
 )
 from outlast.store.sqlite.blobs import Blobs
+from outlast.store.sqlite.collection import COLLECTION, Collect, in_batches, unneeded
 from outlast.store.sqlite.doorbell import Doorbell
 from outlast.store.sqlite.engine import Engine, Settings
 from outlast.store.sqlite.incarnation import Incarnation, this_process
@@ -158,7 +162,7 @@ class SqliteStore:
     def _refuse_lost(self, lease: Lease) -> None:
         self._open_parts(writing=True)
         if lease.lost.is_set() and not point("store.fence"):
-            raise FencedError(f"the lease of {lease.name} was lost", epoch=lease.epoch, session_id=lease.name)
+            raise refusals.lost(lease.name, epoch=lease.epoch)
 
     async def read(self, name: str, after: int, limit: int = 1000) -> list[Row]:
         return self._open_parts().reader.page(name, after, limit)
@@ -262,6 +266,30 @@ class SqliteStore:
     async def get_blob(self, digest: str) -> bytes:
         return await asyncio.to_thread(self._open_parts().blobs.get, digest)
 
+    async def collect_blobs(self, *, untouched_for: float = DAY, every: float = 0.0) -> Collected | None:
+        blobs, now = self._open_parts(writing=True).blobs, clock.now()
+        before = now - int(untouched_for * 1_000_000)
+        if now - await asyncio.to_thread(blobs.collected_at) < every * 1_000_000:
+            return None
+        freed = Collected()
+        lease: Lease | None = None
+        batches = in_batches(blobs, before)
+        try:
+            while batch := await asyncio.to_thread(next, batches, ()):
+                files = unneeded(self._open_parts().reader, batch)
+                if not files:
+                    continue
+                lease = lease or await self.acquire(COLLECTION)
+                done = cast(Collected, await self._submit(Collect(lease, blobs, tuple(files), before)))
+                freed = Collected(freed.blobs + done.blobs, freed.bytes + done.bytes)
+        except LeaseHeldError:
+            return None
+        finally:
+            if lease is not None and not self._closed:
+                await lease.release()
+        await asyncio.to_thread(blobs.note_collection)
+        return freed
+
     # --- catalog ---
 
     async def list(self, query: CatalogQuery = EVERYTHING) -> list[Listed]:
@@ -306,11 +334,9 @@ class SqliteStore:
 
     def _open_parts(self, *, writing: bool = False) -> _Parts:
         if os.getpid() != self._pid:
-            raise ForkedError(
-                "this store was opened before the process forked", hint="open another one in the child"
-            )
+            raise refusals.forked()
         if self._closed:
-            raise StoreError("the store is closed")
+            raise refusals.closed()
         if writing and self.read_only:
             raise StoreError(
                 f"the store {self._layout.database} is older than what this machine has seen of it,"
@@ -324,7 +350,7 @@ class SqliteStore:
 
     def _outcome(self, operation: Operation, outcome: object) -> None:
         """The first refusal shuts the lease for everybody; a latched engine shuts all of them."""
-        if isinstance(outcome, FencedError) and isinstance(operation, AppendRows | PutSnapshot):
+        if isinstance(outcome, FencedError) and isinstance(operation, AppendRows | PutSnapshot | Collect):
             self._lose(operation.lease.epoch, "fenced")
         if self._parts.engine.latched:
             self._ended()

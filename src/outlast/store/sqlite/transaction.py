@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import apsw
 
-from outlast.errors import FencedError
 from outlast.faults import point
+from outlast.store import refusals
 from outlast.store.contract import CatalogEntry, Lease, Tip
 from outlast.store.sqlite.rows import CATALOG_COLUMNS, RECORD_COLUMNS, Value, catalog_values
 
@@ -151,11 +151,7 @@ class Transaction:
         """The fence: the lease must be the one in force, and ours. Raises FencedError."""
         epoch, node = (0, None) if s is None else self.lease(s)
         if (epoch != lease.epoch or node != self.node) and not point("store.fence"):
-            raise FencedError(
-                f"epoch {lease.epoch} does not own {lease.name}: the lease in force is of epoch {epoch}",
-                epoch=epoch,
-                session_id=lease.name,
-            )
+            raise refusals.fenced(lease.name, epoch=lease.epoch, in_force=epoch)
 
     def watermark(self) -> Watermark:
         """Of what is written now: the last known one, before anything is written."""

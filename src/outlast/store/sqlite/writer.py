@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from outlast.errors import AmbiguousAppendError, StoreError
+from outlast.store import refusals
 from outlast.store.sqlite.engine import Engine
 from outlast.store.sqlite.operations import Operation
 from outlast.store.sqlite.transaction import Effects
@@ -59,7 +60,7 @@ class Writer:
     def submit(self, operation: Operation) -> asyncio.Future[Any]:
         """The operation's outcome; it is carried out also if the future is cancelled."""
         if self._closing is not None:
-            raise StoreError("the store is closed")
+            raise refusals.closed()
         if self._ended:
             raise _not_begun(None)
         future: asyncio.Future[Any] = self._loop.create_future()
