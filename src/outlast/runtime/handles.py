@@ -27,7 +27,7 @@ from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.commands import retryable
 from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
-from outlast.runtime.view import Gate, View, build_view
+from outlast.runtime.view import Gate, View, build_view, gate_of
 from outlast.state.title import one_line
 from outlast.state.turn_ends import Ends, begun_in
 from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind
@@ -197,8 +197,10 @@ class Session:
         return await build_view(self._backing.store, self.id)
 
     async def gates(self) -> list[Gate]:
-        """The questions that wait for a person."""
-        return (await self.view()).gates
+        """The questions that wait for a person. Raises SessionNotFoundError."""
+        await self._require()
+        state = await load_state(self._backing.store, self.id)
+        return [gate_of(gate) for gate in state.gates.values()]
 
     async def outcome(self, turn: str, *, after: int = 0) -> Outcome:
         """The end of `turn`, waiting for it. `after` may name a journal position before its first record."""

@@ -11,7 +11,8 @@ from outlast.records.types import Choice, TurnAttemptStarted
 from outlast.state.history import History
 from outlast.state.listing import listed_json
 from outlast.state.messages import Message, text_of
-from outlast.state.summaries import AgentSession, Restore, TurnSummary
+from outlast.state.model import OpenGate
+from outlast.state.summaries import AgentSession, GateShown, Restore, TurnSummary
 from outlast.store.contract import Entry, Listed, Store
 from outlast.turns.requests import InputRequest, decode
 
@@ -81,19 +82,6 @@ async def build_view(store: Store, session: str) -> View:
     history = History()
     async for record in read_records(store, session):
         history.apply(record)
-    gates = [
-        Gate(
-            id=gate.gate,
-            turn=gate.turn,
-            kind=gate.opened.kind,
-            question=gate.opened.question,
-            choices=tuple(gate.opened.choices),
-            opened_at=gate.opened_at,
-            requested_by=gate.opened.requested_by,
-            resolver=gate.opened.resolver,
-        )
-        for gate in history.gates.values()
-    ]
     accepted = {turn.turn for turn in history.turns}
     return View(
         seq=history.seq,
@@ -102,9 +90,23 @@ async def build_view(store: Store, session: str) -> View:
         messages=history.messages,
         turns=history.turns,
         queue=_queue(history, pending, accepted),
-        gates=gates,
+        gates=[gate_of(gate) for gate in history.gates.values()],
         agent_sessions=history.agent_sessions,
         restores=history.restores,
+    )
+
+
+def gate_of(gate: GateShown | OpenGate) -> Gate:
+    """An open question, as the history or the state has it."""
+    return Gate(
+        id=gate.gate,
+        turn=gate.turn,
+        kind=gate.opened.kind,
+        question=gate.opened.question,
+        choices=tuple(gate.opened.choices),
+        opened_at=gate.opened_at,
+        requested_by=gate.opened.requested_by,
+        resolver=gate.opened.resolver,
     )
 
 
