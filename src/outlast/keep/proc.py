@@ -161,8 +161,14 @@ def carries(pid: int, marker: str) -> bool | None:
 
 def _environment(pid: int) -> bytes | None:
     """What the process was started with; None while it is between two programs. Raises OSError."""
-    data = _read_environment(f"/proc/{pid}/environ")
     fields = _stat(pid)
+    try:
+        data = _read_environment(f"/proc/{pid}/environ")
+    except PermissionError:
+        # Once the main thread has ended this file is root's, whoever runs the others.
+        if fields is None or fields[0] not in (b"Z", b"X"):
+            raise
+        data = b""
     if data or fields is None:
         return data
     kernel_thread, environment_end = int(fields[6]) & 0x200000, int(fields[48])
@@ -170,6 +176,8 @@ def _environment(pid: int) -> bytes | None:
         return b""
     # A main thread that has ended has no memory any more; others of the process may run on.
     for task in os.listdir(f"/proc/{pid}/task"):
+        if task == str(pid):
+            continue
         try:
             data = data or _read_environment(f"/proc/{pid}/task/{task}/environ")
         except FileNotFoundError:
