@@ -32,6 +32,7 @@ pass: a wait is for a file or for stdin, and the process ends itself (status 99)
 | `bad-utf8` | prints a line that is not UTF-8 |
 | `flood:MB` | prints that much in lines of 1 KiB that are not of the protocol |
 | `messages:N` | prints N messages `message {i}` |
+| `text:MB` | says that much, in messages of 1 KiB |
 | `calls:N` | prints N tool lines, each of a call that starts and never ends |
 | `line:MB` | prints one line of that size |
 | `exit:N` | ends at once with status N, saying nothing more |
@@ -114,6 +115,11 @@ class Agent:
     def say_messages(self, count: str) -> None:
         for i in range(int(count)):
             self.say("message", role="assistant", text=f"message {i}")
+
+    def say_text(self, megabytes: str) -> None:
+        line = json.dumps({"type": "message", "role": "assistant", "text": "." * 1023}).encode() + b"\n"
+        for _ in range(int(megabytes) * 16):
+            self.write(line * 64)
 
     def say_calls(self, count: str) -> None:
         for start in range(0, int(count), 1000):
@@ -228,6 +234,7 @@ class Agent:
             "bad-utf8": lambda _: self.write(b"caf\xe9 \xff\xfe \xf0\x9f\x98\n"),
             "flood": self.flood,
             "messages": self.say_messages,
+            "text": self.say_text,
             "calls": self.say_calls,
             "line": self.long_line,
             "exit": lambda status: os._exit(int(status)),
