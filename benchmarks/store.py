@@ -1,41 +1,40 @@
 """What the SQLite store does in a second, beside what SQLite itself does with the same rows.
 
-    python benchmarks/store.py [--folder DIR] [--seconds 3] [--runs 3]
+    python -m benchmarks.store [--folder DIR]
 
-Prints one JSON object: rows and commits per second, milliseconds, and ratios of medians. The folder must be
-on the disk that is to be measured, not on a memory filesystem.
+"At the store" is `Store.append` with rows that are encoded and chained already, as bare SQLite gets them.
+"Through the journal" is what a session does: encode, chain, fold, list in the catalog, append. The folder
+must be on the disk that is to be measured, not on a memory filesystem.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 
+from benchmarks.results import percentile
+from benchmarks.running import Findings, Options, run
+from benchmarks.sessions import new_journal, said
 from outlast.journal import Journal, read_records
 from outlast.records.codec import decode_body
-from outlast.records.envelope import Draft
-from outlast.records.types import AgentEventRecorded, Fence, LoopStarted
-from outlast.store.contract import Append, CatalogEntry, Lease, Row, Store
+from outlast.store.contract import Append, Lease, Row, Store
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.layout import Layout, prepare
 from outlast.store.sqlite.transaction import INSERT_RECORD
 from outlast.store.url import open_store, sqlite_url
 
 SESSIONS = 100
-MAIN_LOOP = LoopStarted(loop="main", name="main", agent="a", agent_kind="command")
 BODY = b'{"kind":"message","text":"' + b"x" * 180 + b'"}'
 
 
@@ -58,10 +57,6 @@ def row(seq: int, epoch: int) -> Row:
     )
 
 
-def entry(name: str, seq: int) -> CatalogEntry:
-    return CatalogEntry(name, seq, "title", "running", "codex", "/w", 1, seq, 1, 0, 0)
-
-
 class Session:
     def __init__(self, store: Store, lease: Lease) -> None:
         self.store, self.lease, self.seq = store, lease, 0
@@ -72,27 +67,68 @@ class Session:
         self.seq += count
 
 
-async def callers(
-    store: Store, count: int, seconds: float, size: Callable[[], int]
-) -> tuple[int, int, list[float]]:
-    """Appends and rows that `count` callers, each with its session, have acknowledged; and each latency."""
-    sessions = [Session(store, await store.acquire(f"s{i}-{os.urandom(4).hex()}")) for i in range(count)]
+class Writing(Session):
+    """The same through a session's journal."""
+
+    def __init__(self, store: Store, journal: Journal) -> None:
+        super().__init__(store, journal.lease)
+        self.journal = journal
+
+    async def append(self, count: int) -> None:
+        await self.journal.append([said() for _ in range(count)])
+
+
+async def at_the_store(store: Store, name: str) -> Session:
+    return Session(store, await store.acquire(name))
+
+
+async def through_the_journal(store: Store, name: str) -> Session:
+    return Writing(store, await new_journal(store, name))
+
+
+@dataclass(frozen=True)
+class Load:
+    """Callers that append at once, each into a session of its own; `size` gives the records of a batch."""
+
+    callers: int
+    seconds: float
+    size: Callable[[], int] = lambda: 1
+    session: Callable[[Store, str], Awaitable[Session]] = at_the_store
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was acknowledged: appends with their waits in seconds, records, and how long all took."""
+
+    waits: list[float]
+    rows: int
+    seconds: float
+
+    @property
+    def appends_per_s(self) -> float:
+        return len(self.waits) / self.seconds
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / self.seconds
+
+
+async def append_at_once(store: Store, load: Load) -> Done:
+    sessions = [await load.session(store, f"s{i}") for i in range(load.callers)]
     waits: list[float] = []
     rows = 0
-    end = time.perf_counter() + seconds
+    start = time.perf_counter()
 
     async def caller(session: Session) -> None:
         nonlocal rows
-        while (begun := time.perf_counter()) < end:
-            many = size()
+        while (begun := time.perf_counter()) < start + load.seconds:
+            many = load.size()
             await session.append(many)
             rows += many
             waits.append(time.perf_counter() - begun)
 
     await asyncio.gather(*(caller(session) for session in sessions))
-    for session in sessions:
-        await session.lease.release()
-    return len(waits), rows, waits
+    return Done(waits, rows, time.perf_counter() - start)
 
 
 @contextmanager
@@ -105,25 +141,27 @@ def raw(folder: Path) -> Iterator[apsw.Connection]:
     connection.close()
 
 
-def raw_rows(folder: Path, seconds: float, groups: Callable[[], list[int]]) -> tuple[int, int, list[float]]:
-    """Commits and rows of bare SQLite: the same table, rows and grouping, one thread, no acknowledgements."""
+def raw_rows(folder: Path, seconds: float, groups: Callable[[], list[int]]) -> Done:
+    """Commits and rows of bare SQLite: the same table, rows and grouping, one thread, no acknowledgements.
+    Making the rows is not counted."""
     with raw(folder) as connection:
         cursor = connection.cursor()
         seqs = [0] * SESSIONS
         waits: list[float] = []
         rows = 0
         end = time.perf_counter() + seconds
-        while (begun := time.perf_counter()) < end:
+        while time.perf_counter() < end:
             batch = []
             for s, many in enumerate(groups()):
                 batch += [(s + 1, *row(seqs[s] + 1 + i, 1)) for i in range(many)]
                 seqs[s] += many
+            begun = time.perf_counter()
             cursor.execute("BEGIN IMMEDIATE")
             cursor.executemany(INSERT_RECORD, batch)
             cursor.execute("COMMIT")
             rows += len(batch)
             waits.append(time.perf_counter() - begun)
-    return len(waits), rows, waits
+    return Done(waits, rows, sum(waits))
 
 
 async def busy_loop(seconds: float) -> None:
@@ -173,12 +211,11 @@ def echo(url: str) -> Iterator[None]:
         child.stdout.close()
 
 
-async def wake(url: str, rounds: int) -> list[float]:
-    """Half of the time from an append here over the answer's append there to its ring here."""
-    store = await open_store(url)
-    ping = Session(store, await store.acquire("ping"))
+async def wake(store: Store, rounds: int) -> list[float]:
+    """Half of the time from an append here over the answer's append there to its ring here, in seconds."""
+    ping = await at_the_store(store, "ping")
     waits = []
-    with echo(url), store.changes("pong") as bell:
+    with echo(store.url), store.changes("pong") as bell:
         for seq in range(1, rounds + 1):
             await asyncio.sleep(0.01)
             begun = time.perf_counter()
@@ -187,20 +224,14 @@ async def wake(url: str, rounds: int) -> list[float]:
                 await bell.wait()
                 bell.clear()
             waits.append((time.perf_counter() - begun) / 2)
-    await store.close()
     return waits
 
 
-async def replay(url: str, count: int) -> tuple[float, float]:
+async def replay(store: Store, count: int) -> tuple[float, float]:
     """Records a second: read, verified and decoded; and the bare scan and decode of the same rows."""
-    store = await open_store(url)
-    lease = await store.acquire("long")
-    journal = await Journal.open(store, lease)
-    await journal.append([Draft(Fence(epoch=lease.epoch, holder="bench"))])
-    await journal.append([Draft(MAIN_LOOP)])
-    said = Draft(AgentEventRecorded(kind="message", text="x" * 180), loop="main")
+    journal = await new_journal(store, "long")
     while journal.state.seq < count:
-        await journal.append([said] * 1000)
+        await journal.append([said()] * 1000)
     begun = time.perf_counter()
     async for _ in read_records(store, "long"):
         pass
@@ -212,92 +243,143 @@ async def replay(url: str, count: int) -> tuple[float, float]:
         for found in page:
             decode_body(found.type, found.v, found.body)
     bare = time.perf_counter() - begun
-    await store.close()
     return journal.state.seq / verified, journal.state.seq / bare
 
 
-async def idle_cpu(url: str, seconds: float) -> float:
+async def idle_cpu(store: Store, seconds: float) -> float:
     """Percent of one core that an idle owner with a waiter uses."""
-    store = await open_store(url)
     await store.acquire("idle")
     with store.changes("idle"):
         begun = time.process_time()
         await asyncio.sleep(seconds)
         used = time.process_time() - begun
-    await store.close()
     return 100 * used / seconds
 
 
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
-
-
-async def with_store(folder: Path, work: Callable[[Store], Awaitable[dict[str, float]]]) -> dict[str, float]:
+@asynccontextmanager
+async def new_store(folder: Path) -> AsyncIterator[Store]:
     store = await open_store(sqlite_url(folder / f"store-{os.urandom(4).hex()}.db"))
     try:
-        return await work(store)
+        yield store
     finally:
         await store.close()
 
 
-def measure(folder: Path, seconds: float) -> dict[str, float]:
-    dice = random.Random(1)  # noqa: S311 — the same sizes in each run
+async def loaded(folder: Path, load: Load) -> Done:
+    async with new_store(folder) as store:
+        return await append_at_once(store, load)
+
+
+async def under_a_busy_loop(folder: Path, seconds: float) -> Done:
+    async with new_store(folder) as store:
+        spinning = asyncio.create_task(busy_loop(seconds))
+        done = await append_at_once(store, Load(10, seconds))
+        await spinning
+        return done
+
+
+Figures = dict[str, float]
+
+
+async def rates(folder: Path, seconds: float) -> Figures:
+    """Appends of many callers, beside bare SQLite with the same rows in the same groups."""
+    dice = random.Random(1)  # noqa: S311 - the same sizes in each run
 
     def sizes() -> int:
         return dice.randint(5, 20)
 
-    figures: dict[str, float] = {}
-
-    async def batches(store: Store) -> dict[str, float]:
-        _, rows, _ = await callers(store, SESSIONS, seconds, sizes)
-        return {"batches_rows_per_s": rows / seconds}
-
-    async def singles(store: Store) -> dict[str, float]:
-        count, _, waits = await callers(store, SESSIONS, seconds, lambda: 1)
-        return {"single_appends_per_s": count / seconds, "single_p99_ms": percentile(waits, 0.99) * 1000}
-
-    async def alone(store: Store) -> dict[str, float]:
-        _, _, waits = await callers(store, 1, seconds, lambda: 1)
-        return {"alone_ms": statistics.median(waits) * 1000}
-
-    async def busy(store: Store) -> dict[str, float]:
-        spinning = asyncio.create_task(busy_loop(seconds))
-        _, _, waits = await callers(store, 10, seconds, lambda: 1)
-        await spinning
-        return {"busy_loop_p99_ms": percentile(waits, 0.99) * 1000}
-
-    for work in (batches, singles, alone, busy):
-        figures |= asyncio.run(with_store(folder, work))
-    _, rows, _ = raw_rows(folder, seconds, lambda: [sizes() for _ in range(SESSIONS)])
-    figures["raw_batches_rows_per_s"] = rows / seconds
-    _, _, waits = raw_rows(folder, seconds, lambda: [1])
-    figures["raw_commit_ms"] = statistics.median(waits) * 1000
-    figures["replay_per_s"], figures["raw_scan_decode_per_s"] = asyncio.run(
-        replay(sqlite_url(folder / "long.db"), 100_000)
-    )
-    waits = asyncio.run(wake(sqlite_url(folder / f"wake-{os.urandom(4).hex()}.db"), 100))
-    figures["wake_p50_ms"] = statistics.median(waits) * 1000
-    figures["idle_cpu_percent"] = asyncio.run(idle_cpu(sqlite_url(folder / "idle.db"), max(seconds, 3.0)))
-    return figures
+    batches = await loaded(folder, Load(SESSIONS, seconds, sizes))
+    raw = raw_rows(folder, seconds, lambda: [sizes() for _ in range(SESSIONS)])
+    journals = await loaded(folder, Load(SESSIONS, seconds, sizes, through_the_journal))
+    singles = await loaded(folder, Load(SESSIONS, seconds))
+    written = await loaded(folder, Load(SESSIONS, seconds, session=through_the_journal))
+    return {
+        "raw_batches_rows_per_s": raw.rows_per_s,
+        "batches_rows_per_s": batches.rows_per_s,
+        "batches_to_raw": batches.rows_per_s / raw.rows_per_s,
+        "journal_batches_per_s": journals.rows_per_s,
+        "journal_batches_to_raw": journals.rows_per_s / raw.rows_per_s,
+        "singles_per_s": singles.appends_per_s,
+        "journal_singles_per_s": written.appends_per_s,
+    }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--runs", type=int, default=3)
-    arguments = parser.parse_args()
+async def delays(folder: Path, options: Options) -> Figures:
+    """One append alone, beside a bare commit; appends beside a busy event loop; a wake; idleness."""
+    seconds = options.pick(3, 1)
+    raw = raw_rows(folder, seconds, lambda: [1])
+    alone = await loaded(folder, Load(1, seconds))
+    written = await loaded(folder, Load(1, seconds, session=through_the_journal))
+    busy = await under_a_busy_loop(folder, seconds)
+    async with new_store(folder) as store:
+        wakes = await wake(store, options.pick(200, 50))
+    async with new_store(folder) as store:
+        idle = await idle_cpu(store, options.pick(5, 2))
+    commit, one, whole = (statistics.median(done.waits) for done in (raw, alone, written))
+    return {
+        "raw_commit_ms": commit * 1e3,
+        "alone_ms": one * 1e3,
+        "alone_to_raw": one / commit,
+        "journal_alone_ms": whole * 1e3,
+        "journal_alone_to_raw": whole / commit,
+        "busy_loop_p99_ms": percentile(busy.waits, 0.99) * 1e3,
+        "wake_p50_ms": statistics.median(wakes) * 1e3,
+        "wake_p99_ms": percentile(wakes, 0.99) * 1e3,
+        "idle_cpu_percent": idle,
+    }
+
+
+async def reads(folder: Path, count: int) -> Figures:
+    async with new_store(folder) as store:
+        verified, bare = await replay(store, count)
+    return {"read_per_s": verified, "raw_scan_decode_per_s": bare, "read_to_raw": verified / bare}
+
+
+WHAT = {
+    "raw_batches_rows_per_s": ("rows: bare SQLite, batches of 5-20, 100 sessions", "/s"),
+    "batches_rows_per_s": ("rows: at the store, the same batches", "/s"),
+    "batches_to_raw": ("batches at the store, of bare SQLite", "of raw"),
+    "journal_batches_per_s": ("rows: through the journal, the same batches", "/s"),
+    "journal_batches_to_raw": ("batches through the journal, of bare SQLite", "of raw"),
+    "singles_per_s": ("appends of one record, 100 callers: at the store", "/s"),
+    "journal_singles_per_s": ("appends of one record, 100 callers: through the journal", "/s"),
+    "raw_commit_ms": ("one row alone: bare SQLite, a FULL commit", "ms"),
+    "alone_ms": ("one row alone: at the store", "ms"),
+    "alone_to_raw": ("one row alone at the store, to bare SQLite", "x raw"),
+    "journal_alone_ms": ("one record alone: through the journal", "ms"),
+    "journal_alone_to_raw": ("one record alone through the journal, to bare SQLite", "x raw"),
+    "busy_loop_p99_ms": ("99 of 100 appends beside a busy event loop within", "ms"),
+    "wake_p50_ms": ("wake of another process: median", "ms"),
+    "wake_p99_ms": ("wake of another process: 99 of 100 within", "ms"),
+    "idle_cpu_percent": ("processor time of an idle owner", "%"),
+    "read_per_s": ("records read, verified and decoded", "/s"),
+    "raw_scan_decode_per_s": ("records: bare scan and decode", "/s"),
+    "read_to_raw": ("reading with the chain, of bare scan and decode", "of raw"),
+}
+
+
+async def one_run(folder: Path, options: Options) -> Figures:
+    figures = await rates(folder, options.pick(3, 1))
+    figures |= await delays(folder, options)
+    return figures | await reads(folder, options.pick(100_000, 20_000))
+
+
+def measure(options: Options) -> Findings:
     runs = []
-    for _ in range(arguments.runs):
-        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-            os.environ["OUTLAST_STATE_DIR"] = str(Path(folder) / "state")
-            runs.append(measure(Path(folder), arguments.seconds))
-    medians = {key: round(statistics.median(run[key] for run in runs), 3) for key in runs[0]}
-    medians["batches_to_raw"] = round(medians["batches_rows_per_s"] / medians["raw_batches_rows_per_s"], 3)
-    medians["alone_to_raw_commit"] = round(medians["alone_ms"] / medians["raw_commit_ms"], 3)
-    medians["replay_to_raw"] = round(medians["replay_per_s"] / medians["raw_scan_decode_per_s"], 3)
-    print(json.dumps({"benchmark": "store", "runs": arguments.runs, "medians": medians}, indent=2))
+    for number in range(options.pick(3, 1)):
+        folder = options.folder / str(number)
+        folder.mkdir()
+        runs.append(asyncio.run(one_run(folder, options)))
+    found = Findings()
+    for key, (what, unit) in WHAT.items():
+        found.add(f"store.{key}", what, unit, [figures[key] for figures in runs])
+    found.notes.append("A busy event loop works for 4 ms in every tick, beside ten callers.")
+    found.notes.append(
+        "A wake is half of the way from an append over the answer of another process back to here; both"
+        " appends are in it."
+    )
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    run("store", measure)
