@@ -1,22 +1,21 @@
-"""Figures of the keep on this machine: start, memory, a message's way, the spool, attach, idle wake-ups.
+"""The keep: a shim's start, memory and idleness, a message's way, the spool beside a bare pipe, an attach.
 
-Prints one JSON object: medians, and ratios against the raw limit measured in the same run.
+python -m benchmarks.keep
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.running import Findings, Options, run
 from outlast.keep import (
     AgentFolder,
     Claim,
@@ -29,7 +28,7 @@ from outlast.keep import (
 )
 from outlast.keep.reader import OutputChunk
 
-STARTS, MESSAGES, MEGABYTES = 15, 1000, 400
+STARTS, MESSAGES = 15, 1000
 ECHO = ("/bin/cat",)
 CLAIM = Claim("store", "lineage", 1, "bench")
 
@@ -129,17 +128,17 @@ async def messages(folder: AgentFolder) -> dict[str, float]:
     }
 
 
-WRITER = f"""
-import os
+WRITER = """
+import os, sys
 block = bytes(1 << 20)
-for _ in range({MEGABYTES}):
+for _ in range(int(sys.argv[1])):
     view = memoryview(block)
     while view: view = view[os.write(1, view):]
 """
 
 
-async def throughput(folder: AgentFolder, scratch: Path) -> dict[str, float]:
-    argv = (sys.executable, "-I", "-S", "-c", WRITER)
+async def throughput(folder: AgentFolder, scratch: Path, megabytes: int) -> dict[str, float]:
+    argv = (sys.executable, "-I", "-S", "-c", WRITER, str(megabytes))
     begin = time.perf_counter()
     with (scratch / "raw").open("wb") as file:
         producer = subprocess.Popen(argv, stdout=subprocess.PIPE)  # noqa: ASYNC220
@@ -148,40 +147,67 @@ async def throughput(folder: AgentFolder, scratch: Path) -> dict[str, float]:
             while data := os.read(pipe.fileno(), 1 << 20):
                 file.write(data)
         producer.wait()
-    raw = MEGABYTES / (time.perf_counter() - begin)
+    raw = megabytes / (time.perf_counter() - begin)
     (scratch / "raw").unlink()
     begin = time.perf_counter()
     generation, client = await started(folder, argv)
     await client.lost.wait()
-    through = MEGABYTES / (time.perf_counter() - begin)
+    through = megabytes / (time.perf_counter() - begin)
     await client.close()
     begin = time.perf_counter()
     frames = SpoolReader(generation).frames()
     size = sum(len(frame.data) for frame in frames if isinstance(frame, OutputChunk))
-    assert size == MEGABYTES << 20
+    assert size == megabytes << 20
     return {
         "spool_mib_s": through,
         "raw_pipe_to_file_mib_s": raw,
         "spool_share_of_raw": through / raw,
-        "read_mib_s": MEGABYTES / (time.perf_counter() - begin),
+        "read_mib_s": megabytes / (time.perf_counter() - begin),
     }
 
 
-async def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        folder = AgentFolder.create(scratch / "agent")
-        whole, bare = await start_times(folder)
-        found = {
-            "start_to_exec_ms": statistics.median(whole),
-            "bare_interpreter_ms": statistics.median(bare),
-            "start_over_bare": statistics.median(whole) / statistics.median(bare),
-            "fdatasync_ms": sync_cost(scratch),
-            **await messages(folder),
-            **await throughput(AgentFolder.create(scratch / "loud"), scratch),
-        }
-    print(json.dumps({name: round(value, 3) for name, value in found.items()}, indent=2))
+WHAT = {
+    "start_to_exec_ms": ("guard, shim and agent: start to exec", "ms"),
+    "bare_interpreter_ms": ("a bare interpreter's start and end", "ms"),
+    "start_over_bare": ("start of the three, to a bare interpreter", "x"),
+    "fdatasync_ms": ("one fdatasync of 120 bytes", "ms"),
+    "rss_mib": ("guard and shim: resident memory", "MiB"),
+    "pss_mib": ("guard and shim: their own share of memory", "MiB"),
+    "wakes_in_2s_idle": ("wake-ups of both in 2 s of idleness", ""),
+    "input_accepted_ms": ("an input, to its durable acceptance", "ms"),
+    "input_to_output_ms": ("an input, to the agent's answer read from the spool", "ms"),
+    "attach_ms": ("attach to a living shim", "ms"),
+    "spool_mib_s": ("agent output through the shim into the spool", "MiB/s"),
+    "raw_pipe_to_file_mib_s": ("a bare pipe into a file", "MiB/s"),
+    "spool_share_of_raw": ("the spool, of the bare pipe", "of raw"),
+    "read_mib_s": ("the spool read back", "MiB/s"),
+}
+
+
+async def one_run(folder: Path, megabytes: int) -> dict[str, float]:
+    agent = AgentFolder.create(folder / "agent")
+    whole, bare = await start_times(agent)
+    return {
+        "start_to_exec_ms": statistics.median(whole),
+        "bare_interpreter_ms": statistics.median(bare),
+        "start_over_bare": statistics.median(whole) / statistics.median(bare),
+        "fdatasync_ms": sync_cost(folder),
+        **await messages(agent),
+        **await throughput(AgentFolder.create(folder / "loud"), folder, megabytes),
+    }
+
+
+def measure(options: Options) -> Findings:
+    runs = []
+    for number in range(options.pick(3, 1)):
+        folder = options.folder / str(number)
+        folder.mkdir()
+        runs.append(asyncio.run(one_run(folder, options.pick(400, 50))))
+    found = Findings()
+    for key, (what, unit) in WHAT.items():
+        found.add(f"keep.{key}", what, unit, [figures[key] for figures in runs])
+    return found
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run("keep", measure)
