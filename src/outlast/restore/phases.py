@@ -353,7 +353,10 @@ async def restore(around: Surroundings, request: RestoreRequest) -> Restored:
             raise
         except Exception as error:
             await _roll_back(now, passed, phase.kind, f"{phase.name}: {type(error).__name__}")
-            raise _as_restore_error(error, phase, request.session) from error
+            told = _as_restore_error(error, phase, request.session)
+            if told is error:  # an error that is its own cause would be followed for ever
+                raise
+            raise told from error
     return Restored(_there(now.journal), _there(now.driver), _there(now.plan), now.attached)
 
 
