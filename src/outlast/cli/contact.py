@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from outlast.cli.app import COMMANDS
@@ -52,15 +53,16 @@ async def lives_elsewhere(runtime: Runtime, session: str) -> bool:
     if runtime.actor(session) is not None:
         return False
     try:
-        return await runtime.store.holder(session) is not None
-    except OutlastError:
+        holder = await runtime.store.holder(session)
+    except (OutlastError, OSError):
         return False
+    # Its own lease, which a full disk kept it from giving back, ends with this process.
+    return holder is not None and holder.pid != os.getpid()
 
 
 def own_label() -> str:
     """How other processes name this one: host, pid and command, without the command's arguments, which may
     be private."""
-    import os
     import sys
 
     command = next((word for word in sys.argv[1:] if word in COMMANDS), "")

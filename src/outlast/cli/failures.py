@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
 
 from outlast.cli.exits import Exit
 from outlast.errors import (
+    BusyError,
     IntegrityError,
     LeaseHeldError,
     NotFoundError,
     OutlastError,
     OwnershipError,
     RestoreError,
+    StoreFullError,
 )
 
 
@@ -70,10 +74,52 @@ class DetachedError(OutlastError):
     exit_code = Exit.INTERRUPTED
 
 
+@dataclass(slots=True)
+class Sent:
+    """What became of a command's input, as far as it got: the failures after that are told with it."""
+
+    session: str | None = None
+    turn: str = ""
+    ended: bool = False
+    """Its turn has ended."""
+
+    def stored(self, session: str, turn: str) -> None:
+        """It is durable."""
+        self.session, self.turn = session, turn
+
+
+class StoredInputError(Exception):
+    """Its cause came after the input was stored: it is in no way lost, and must not be sent again."""
+
+    def __init__(self, session: str, turn: str) -> None:
+        super().__init__(session, turn)
+        self.session = session
+        self.turn = turn
+
+
+_ON_PURPOSE = (DetachedError, WaitingForAnswerError, OutputError, BusyError)
+"""Ways to end that say themselves what became of the input."""
+
+
+@contextmanager
+def telling_of(sent: Sent) -> Iterator[None]:
+    """What fails within, once the input is stored and before its turn has ended, is told with that."""
+    try:
+        yield
+    except _ON_PURPOSE:
+        raise
+    except Exception as error:
+        if sent.session is None or sent.ended:
+            raise
+        raise StoredInputError(sent.session, sent.turn) from error
+
+
 def failure_of(error: BaseException) -> Failure:
     """What the user is told about `error`, whatever it is."""
     if isinstance(error, OutlastError):
         return Failure(_line_of(error), _exit_of(error))
+    if isinstance(error, StoredInputError):
+        return _after_storing(error)
     if isinstance(error, KeyboardInterrupt):
         return Failure(ErrorLine("interrupted", "interrupted", None), Exit.INTERRUPTED)
     if isinstance(error, OSError):
@@ -89,6 +135,31 @@ def failure_of(error: BaseException) -> Failure:
         ),
         Exit.FAILED,
     )
+
+
+def _after_storing(error: StoredInputError) -> Failure:
+    from shlex import quote
+
+    assert error.__cause__ is not None
+    failure = failure_of(error.__cause__)
+    line = failure.line
+    advice = f"when that is mended, `outlast resume {quote(error.session)}` goes on with it"
+    # What a full disk's own advice says of storing is not true of the input.
+    own = None if _lacks_space(error) else line.hint
+    hint = "" if own is None else f"{own.rstrip('.')}; "
+    told = msgspec.structs.replace(
+        line,
+        message=f"{line.message}; the input is stored, as turn {error.turn} of session {error.session}",
+        hint=f"{hint}{advice}; sent again it would be another turn",
+        session=error.session,
+    )
+    return Failure(told, failure.exit_code)
+
+
+def _lacks_space(error: BaseException) -> bool:
+    """Whether it comes from a file or a store that cannot be written."""
+    cause = error.__cause__
+    return isinstance(error, OSError | StoreFullError) or (cause is not None and _lacks_space(cause))
 
 
 def _exit_of(error: OutlastError) -> int:

@@ -11,7 +11,7 @@ import click
 
 from outlast.cli.contact import lives_elsewhere, open_runtime
 from outlast.cli.exits import exit_of_outcome
-from outlast.cli.failures import DetachedError, WaitingForAnswerError
+from outlast.cli.failures import DetachedError, Sent, WaitingForAnswerError, telling_of
 from outlast.cli.gates import Approve
 from outlast.cli.options import (
     json_option,
@@ -108,6 +108,12 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
 
 
 async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
+    sent = Sent()
+    with telling_of(sent):
+        return await _send_and_follow(request, config, screen, sent)
+
+
+async def _send_and_follow(request: RunRequest, config: Config, screen: Screen, sent: Sent) -> int:
     from outlast.cli.door import refuse_from_inside
     from outlast.cli.following import Showing, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
@@ -121,6 +127,7 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
             await refuse_from_inside(runtime.store, name)
         position = await position_of(runtime.store, session)
         turn = await session.send(request.text, agent=agent, key=request.key, actor="cli")
+        sent.stored(session.id, turn.id)
         presenter = (
             JsonPresenter(screen, runtime.store)
             if request.as_json
@@ -133,18 +140,19 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
             screen.note(screen.err.dim(visible(f"session {session.id}{whose}")))
         try:
             showing = Showing(request.approve, presenter, screen, runtime, position)
-            return await _attend(runtime, session, turn, showing)
+            return await _attend(runtime, turn, showing, sent)
         finally:
             presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
 
 
-async def _attend(runtime: Runtime, session: Session, turn: Turn, showing: Showing) -> int:
+async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) -> int:
     """Follow the turn to its end, then let the queue drain if this process owns the session."""
     from outlast.cli.following import attendance_of
     from outlast.runtime.awaiting import end
     from outlast.runtime.outcome import outcome_of
     from outlast.runtime.texts import text_pieces
 
+    session = turn.session
     attendance = attendance_of(session, showing, turn=turn.id)
     ended: list[Outcome] = []
 
@@ -154,6 +162,7 @@ async def _attend(runtime: Runtime, session: Session, turn: Turn, showing: Showi
         outcome = outcome_of(session.id, its_end)
         await attendance.tell(outcome, text_pieces(runtime.store, session.id, its_end))
         ended.append(outcome)
+        sent.ended = True
         attendance.policy.cancels = False  # what is left in the queue is not this command's
         await leave_idle(runtime, session)
 

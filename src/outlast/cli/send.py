@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from outlast.cli.contact import open_client, speakable
+from outlast.cli.failures import Sent, telling_of
 from outlast.cli.options import json_option, prompt_argument, read_prompt, session_argument
 from outlast.cli.output import Screen
 from outlast.cli.owners import heard
@@ -57,9 +58,16 @@ class Input:
 
 
 async def _send(config: Config, screen: Screen, name: str, given: Input) -> None:
+    sent = Sent()
+    with telling_of(sent):
+        await _send_and_tell(config, screen, name, given, sent)
+
+
+async def _send_and_tell(config: Config, screen: Screen, name: str, given: Input, sent: Sent) -> None:
     async with open_client(config) as client:
         session = client.session(await speakable(client.store, name))
         turn = await session.send(given.text, key=given.key, when_busy=given.when_busy, actor="cli")
+        sent.stored(session.id, turn.id)
         owned = await client.store.holder(session.id) is not None
         if given.when_busy == "reject":
             owned = await heard(client.store, session.id, turn.accepted(), screen)
