@@ -43,6 +43,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "retry": CommandEntry("commands", "Send a failed or parked turn to its agent again."),
     "skip": CommandEntry("commands", "Give a parked or held turn up; the queue goes on."),
     "plan": CommandEntry("planning", "Show what a restore would do, and why; changes nothing."),
+    "verify": CommandEntry("verify", "Check that a session's journal is what was stored."),
+    "seal": CommandEntry("seal", "Seal a session's journal, so that a rewrite of it shows."),
     "agents": CommandEntry("agents", "List the agents that are here and what each can do."),
     "trust": CommandEntry("trust", "Let a folder's outlast.toml name programs."),
     "doctor": CommandEntry("doctor", "Check store, leases, shims, disk, permissions and agents."),

@@ -19,6 +19,7 @@ from outlast.cli.times import clock_time, local_time
 
 if TYPE_CHECKING:
     from outlast.config import Config
+    from outlast.errors import OutlastError
     from outlast.runtime.view import View
     from outlast.state.summaries import Restore, TurnSummary
 
@@ -29,20 +30,28 @@ if TYPE_CHECKING:
 def show_command(session: str, as_json: bool) -> None:
     """Show one session: turns, queue, open questions, the agent's own sessions, restores.
 
-    A line is drawn where a new process took the session over.
+    A line is drawn where a new process took the session over. Of a damaged journal it shows what comes
+    before the fault, names that, and exits 5.
     """
     screen = Screen(os.environ, as_json=as_json)
-    view = asyncio.run(_view(loaded_config(screen), session))
+    view, fault = asyncio.run(_view(loaded_config(screen), session))
     if as_json:
-        screen.json_line(view.to_json())
-        return
-    for line in view_lines(view):
-        screen.out.line(visible(line))
+        shape = view.to_json()
+        if fault is not None:
+            shape["fault"] = {"seq": view.seq + 1, "reason": fault.message}
+        screen.json_line(shape)
+    else:
+        for line in view_lines(view):
+            screen.out.line(visible(line))
+    if fault is not None:
+        raise fault
 
 
-async def _view(config: Config, name: str) -> View:
+async def _view(config: Config, name: str) -> tuple[View, OutlastError | None]:
+    from outlast.runtime.view import view_until_fault
+
     async with open_client(config) as client:
-        return await client.session(await client.store.find(name)).view()
+        return await view_until_fault(client.store, await client.store.find(name))
 
 
 def view_lines(view: View) -> Iterator[str]:

@@ -19,6 +19,7 @@ from outlast.records.public import public_line
 
 if TYPE_CHECKING:
     from outlast.config import Config
+    from outlast.journal.integrity import Strange
 
 
 @click.command("tail")
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 def tail_command(session: str, after: int, follow: bool, internal: bool, as_json: bool) -> None:
     """Print a session's records in order.
 
-    The number that begins each line is the record's place; `--after` it goes on from there.
+    The number that begins each line is the record's place; `--after` it goes on from there. Of a damaged
+    journal it prints what comes before the fault, names that, and exits 5. A record that a newer outlast has
+    written is printed without its body.
     """
     screen = Screen(os.environ, as_json=as_json)
     asyncio.run(_tail(loaded_config(screen), session, Tail(screen, after, follow=follow, internal=internal)))
@@ -54,15 +57,50 @@ class Tail:
                 self.screen.out.line(visible(record_line(record)))
         return not self.screen.out.gone
 
+    def show_strange(self, strange: Strange) -> bool:
+        """Whether its type is public is not known: only its envelope is shown."""
+        row = strange.row
+        if self.screen.as_json:
+            self.screen.json_line(strange_json(strange))
+        else:
+            head = f"{row.seq:>6}  {local_time(row.at)}  {row.type:<20}"
+            self.screen.out.line(visible(f"{head} unknown: {strange.message}"))
+        return not self.screen.out.gone
+
+
+def strange_json(strange: Strange) -> dict[str, object]:
+    """The fields of a record's line, `body` null and `unknown` beside it."""
+    from outlast.clock import isoformat
+    from outlast.records.uuids import uuid_text
+
+    row = strange.row
+    return {
+        "seq": row.seq,
+        "epoch": row.epoch,
+        "id": uuid_text(row.id),
+        "at": isoformat(row.at),
+        "type": row.type,
+        "v": row.v,
+        "loop": row.loop,
+        "turn": row.turn,
+        "cause": row.cause,
+        "actor": row.actor,
+        "cursor": None,
+        "body": None,
+        "chain": row.chain.hex(),
+        "unknown": strange.message,
+    }
+
 
 async def _tail(config: Config, name: str, tail: Tail) -> None:
-    from outlast.journal import CaughtUp, follow, read_records
+    from outlast.journal import CaughtUp, follow
+    from outlast.journal.integrity import Strange, read_known
 
     async with open_client(config) as client:
         session = await client.store.find(name)
         if not tail.follow:
-            async for record in read_records(client.store, session, tail.after):
-                if not tail.show(record):
+            async for found in read_known(client.store, session, tail.after):
+                if not (tail.show_strange(found) if isinstance(found, Strange) else tail.show(found)):
                     return
             return
         async for item in follow(client.store, session, tail.after):

@@ -49,7 +49,11 @@ async def load(store: Store, name: str) -> Loaded:
     """The state after the last record, at the cost of what came after the newest snapshot. Raises as
     `read_records`; what inputs and agents have said is not read, and may be lost."""
     unfit: list[Unfit] = []
-    for snapshot in await store.snapshots(name):
+    try:
+        kept = await store.snapshots(name)
+    except IntegrityError as error:  # of the page that a cache lies in
+        kept, unfit = [], [Unfit(0, error.message)]
+    for snapshot in kept:
         try:
             state = await begin_at(store, snapshot)
             tail = await _fold_on(store, state, snapshot)

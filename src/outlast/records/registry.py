@@ -52,12 +52,14 @@ class Registry:
 
     def require(self, name: str, version: int) -> None:
         """Raises UnsupportedRecordError for a type or version that is not known."""
-        if (name, version) not in self._decoders:
-            known = self._type(name).VERSION
-            raise UnsupportedRecordError(
-                f"this record is {name} version {version}, this outlast reads {name} up to version {known}",
-                hint=_UPGRADE,
-            )
+        if (name, version) in self._decoders:
+            return
+        found = f"this record is {name if name.isidentifier() else repr(name)} version {version}"
+        if name not in self._types:
+            reads = f"this outlast reads no version of that type, and {len(self._types)} other types"
+        else:
+            reads = f"this outlast reads {name} up to version {self._types[name].VERSION}"
+        raise UnsupportedRecordError(f"{found}, {reads}", hint=_UPGRADE)
 
     def is_public(self, name: str) -> bool:
         """Whether records of this type are shown outside. Raises UnsupportedRecordError."""

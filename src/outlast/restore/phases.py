@@ -19,6 +19,7 @@ from outlast.errors import (
     RestoreDiscoveryError,
     RestoreError,
     SessionNotFoundError,
+    UnsupportedRecordError,
 )
 from outlast.ids import new_id
 from outlast.journal import Journal, load
@@ -340,8 +341,8 @@ PHASES: tuple[Phase, ...] = (
 
 
 async def restore(around: Surroundings, request: RestoreRequest) -> Restored:
-    """Run the phases; on a failure undo them in reverse and raise RestoreError (SessionNotFoundError and
-    IntegrityError as they are)."""
+    """Run the phases; on a failure undo them in reverse and raise RestoreError (SessionNotFoundError,
+    IntegrityError and UnsupportedRecordError as they are)."""
     now = Restoring(around, request, monotonic())
     passed: list[Phase] = []
     for phase in PHASES:
@@ -391,7 +392,7 @@ async def _farewell(journal: Journal, errored: RestoreErrored) -> None:
 
 
 def _as_restore_error(error: Exception, phase: Phase, session: str) -> Exception:
-    if isinstance(error, RestoreError | SessionNotFoundError | IntegrityError):
+    if isinstance(error, RestoreError | SessionNotFoundError | IntegrityError | UnsupportedRecordError):
         return error
     message = error.message if isinstance(error, OutlastError) else str(error)
     hint = error.hint if isinstance(error, OutlastError) else None

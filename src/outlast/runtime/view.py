@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outlast.errors import SessionNotFoundError
+from outlast.errors import IntegrityError, OutlastError, RecordError, SessionNotFoundError
 from outlast.journal import read_records
 from outlast.keep.folder import stderr_path
+from outlast.records.envelope import Record
 from outlast.records.types import Choice, TurnAttemptStarted
 from outlast.state.history import History
 from outlast.state.listing import listed_json
@@ -72,7 +73,15 @@ class View:
 
 
 async def build_view(store: Store, session: str) -> View:
-    """Raises SessionNotFoundError."""
+    """Raises SessionNotFoundError, and as `read_records`."""
+    view, fault = await view_until_fault(store, session)
+    if fault is not None:
+        raise fault
+    return view
+
+
+async def view_until_fault(store: Store, session: str) -> tuple[View, OutlastError | None]:
+    """The session as far as its journal can be read, and what is wrong there. Raises SessionNotFoundError."""
     row = await store.listed(session)
     if row is None:
         raise SessionNotFoundError(
@@ -80,10 +89,14 @@ async def build_view(store: Store, session: str) -> View:
         )
     pending = await store.pending(session)
     history = History()
-    async for record in read_records(store, session):
-        history.apply(record)
+    fault: OutlastError | None = None
+    try:
+        async for record in read_records(store, session):
+            _take(history, record)
+    except (IntegrityError, RecordError) as error:
+        fault = error
     accepted = {turn.turn for turn in history.turns}
-    return View(
+    view = View(
         seq=history.seq,
         row=row,
         history=history,
@@ -94,6 +107,19 @@ async def build_view(store: Store, session: str) -> View:
         agent_sessions=history.agent_sessions,
         restores=history.restores,
     )
+    return view, fault
+
+
+def _take(history: History, record: Record) -> None:
+    """A history trusts the journal: what it cannot take in contradicts what came before."""
+    try:
+        history.apply(record)
+    except KeyError as error:
+        raise IntegrityError(
+            f"record {record.seq} ({record.type}) tells of {error}, which nothing before it has begun",
+            seq=record.seq,
+            reason="it contradicts the journal",
+        ) from error
 
 
 def gate_of(gate: GateShown | OpenGate) -> Gate:

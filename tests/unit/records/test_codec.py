@@ -130,7 +130,7 @@ def test_downgrade() -> None:
         decode_body("TurnDone", 2, b'{"stop_reason":"end"}')
     assert "TurnDone version 2" in str(newer.value)
     assert "TurnDone up to version 1" in str(newer.value)
-    with pytest.raises(UnsupportedRecordError, match="'TurnDreamt'"):
+    with pytest.raises(UnsupportedRecordError, match="TurnDreamt version 1"):
         decode_body("TurnDreamt", 1, b"{}")
 
 

@@ -289,10 +289,10 @@ class Engine:
 
 
 def _is_ones_own(error: Exception) -> bool:
-    """Whether the error comes from what an operation brought, not from the disk or a lock."""
-    return isinstance(error, apsw.ConstraintError | apsw.TooBigError | apsw.MismatchError) or not isinstance(
-        error, apsw.Error | OSError | OutlastError
-    )
+    """Whether the error comes from what an operation brought, or from a damaged page that it met, and not
+    from the disk or a lock."""
+    own = apsw.ConstraintError | apsw.TooBigError | apsw.MismatchError | apsw.CorruptError
+    return isinstance(error, own) or not isinstance(error, apsw.Error | OSError | OutlastError)
 
 
 def _lacks_space_for_a_cache(failure: OutlastError, group: Sequence[Operation]) -> bool:

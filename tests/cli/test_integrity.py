@@ -1,0 +1,190 @@
+"""Damaged journals at the command line: shown up to the fault, verified, sealed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import apsw
+import pytest
+from tests.cli.support import Shell
+
+from outlast.records.codec import chain_of
+from outlast.store.contract import Row, Tip
+from outlast.store.sqlite.layout import Layout
+from outlast.store.sqlite.witness import Witness
+
+SQLiteValue = str | int | bytes | float | None
+
+
+def change(shell: Shell, sql: str, values: tuple[SQLiteValue, ...] = ()) -> None:
+    connection = apsw.Connection(str(shell.state / "outlast.db"))
+    connection.execute(sql, values)
+    connection.close()
+
+
+def rows(connection: apsw.Connection) -> list[Row]:
+    """Newest first."""
+    sql = "SELECT seq, epoch, id, at, type, v, loop, turn, cause, actor, cursor, body, chain FROM record"
+    return [Row._make(row) for row in connection.execute(sql + " ORDER BY seq DESC")]
+
+
+def records(shell: Shell) -> int:
+    connection = apsw.Connection(str(shell.state / "outlast.db"))
+    count = int(connection.execute("SELECT max(seq) FROM record WHERE s = 1").get)
+    connection.close()
+    return count
+
+
+@pytest.fixture
+def two_turns(shell: Shell) -> Shell:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "first").code == 0
+    assert shell.run("run", "--session", "s", "second").code == 0
+    return shell
+
+
+def seq_of_second_input(shell: Shell) -> int:
+    accepted = shell.records("s", "InputAccepted")
+    return int(accepted[1]["seq"])
+
+
+def test_a_sound_session_verifies(two_turns: Shell) -> None:
+    line = two_turns.json("verify", "s")
+    assert line["ok"]
+    assert (line["session"], line["records"], line["fault"], line["remedy"]) == (
+        "s",
+        records(two_turns),
+        None,
+        None,
+    )
+    ran = two_turns.run("verify", "--all")
+    assert ran.code == 0
+    assert "all as they were stored" in ran.out
+
+
+def test_show_and_tail_work_up_to_the_fault_and_say_so(two_turns: Shell) -> None:
+    seq = seq_of_second_input(two_turns)
+    change(two_turns, "UPDATE record SET at = at + 1 WHERE seq = ?", (seq,))
+    ran = two_turns.run("show", "s", "--json")
+    assert ran.code == 5
+    (shown,) = ran.lines
+    assert [turn["input"] for turn in shown["turns"]] == ["first"]
+    assert shown["fault"]["seq"] == seq
+    assert ran.error["error"] == "integrity"
+    ran = two_turns.run("show", "s")
+    assert ran.code == 5
+    assert "first" in ran.out
+    assert "second" not in ran.out.partition("turns")[2]
+    assert f"record {seq} of the journal of s" in ran.err
+    ran = two_turns.run("tail", "s", "--json", "--internal")
+    assert (ran.code, [line["seq"] for line in ran.lines]) == (5, list(range(1, seq)))
+    assert ran.error["error"] == "integrity"
+    assert two_turns.run("ls").code == 0
+    ran = two_turns.run("verify", "s", "--json")
+    assert ran.code == 5
+    (verdict,) = ran.lines
+    assert (verdict["fault"]["kind"], verdict["fault"]["seq"], verdict["records"]) == ("record", seq, seq - 1)
+    assert verdict["remedy"] == "outlast repair s"
+
+
+def test_a_newer_record_is_shown_as_unknown_and_nothing_runs(two_turns: Shell) -> None:
+    """The chain still vouches for it, so the other outlast can go on with the session."""
+
+    connection = apsw.Connection(str(two_turns.state / "outlast.db"))
+    last = rows(connection)[0]
+    newer = last._replace(seq=last.seq + 1, type="TurnDreamt", v=3, id=os.urandom(16), body=b'{"secret":1}')
+    newer = newer._replace(chain=chain_of(last.chain, "s", newer))
+    connection.execute("INSERT INTO record VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", newer)
+    connection.close()
+    ran = two_turns.run("tail", "s", "--json")
+    assert ran.code == 0
+    assert (ran.lines[-1]["type"], ran.lines[-1]["v"], ran.lines[-1]["body"]) == ("TurnDreamt", 3, None)
+    assert "unknown" in ran.lines[-1]
+    ran = two_turns.run("tail", "s")
+    assert "TurnDreamt" in ran.out
+    assert "secret" not in ran.out
+    ran = two_turns.run("show", "s", "--json")
+    assert ran.code == 5
+    assert [turn["input"] for turn in ran.lines[0]["turns"]] == ["first", "second"]
+    assert two_turns.json("verify", "s")["newer"] == {"seq": newer.seq, "type": "TurnDreamt", "v": 3}
+    for arguments in (("resume", "s"), ("run", "--session", "s", "third")):
+        ran = two_turns.run(*arguments, "--json")
+        assert ran.code == 5, ran
+        assert ran.error["error"] == "unsupported_record"
+        assert "TurnDreamt version 3" in ran.error["message"]
+    assert records(two_turns) == newer.seq, "nothing was written"
+
+
+def test_a_seal_finds_a_rewrite_that_chain_and_witness_cannot(two_turns: Shell, tmp_path: Path) -> None:
+    head = tmp_path / "head.json"
+    ran = two_turns.run("seal", "s", "--export", str(head))
+    assert ran.code == 0, ran
+    key = two_turns.state / "seal.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    (seal,) = two_turns.json("verify", "s")["seals"]
+    assert (seal["seq"], seal["result"]) == (records(two_turns), "holds")
+    rewrite(two_turns)
+    found = two_turns.run("verify", "s", "--json")
+    assert found.code == 5
+    assert found.lines[0]["fault"] is None
+    assert found.lines[0]["seals"][0]["result"] == "broken"
+    (two_turns.state / "outlast.d" / "seals").rename(tmp_path / "seals")
+    assert two_turns.run("verify", "s").code == 0
+    ran = two_turns.run("verify", "s", "--head", str(head))
+    assert ran.code == 5
+    assert "BROKEN" in ran.out
+    (tmp_path / "seals").rename(two_turns.state / "outlast.d" / "seals")
+    assert two_turns.run("seal", "s").code == 5, "a broken seal is not replaced in passing"
+    assert two_turns.run("seal", "s", "--anew").code == 0
+    assert two_turns.run("verify", "s").code == 0
+
+
+def rewrite(shell: Shell) -> None:
+    """Change the last record's time, its chain, and what the witness knows of it."""
+
+    connection = apsw.Connection(str(shell.state / "outlast.db"))
+    store = str(connection.execute("SELECT id FROM store").get)
+    last, before = rows(connection)[:2]
+    other = last._replace(at=last.at + 1)
+    other = other._replace(chain=chain_of(before.chain, "s", other))
+    connection.execute(
+        "UPDATE record SET at = ?, chain = ? WHERE seq = ?", (other.at, other.chain, other.seq)
+    )
+    connection.close()
+    witness = Witness(Layout.of(shell.state / "outlast.db").witness, store, write=True)
+    witness.write([(1, Tip(other.seq, other.epoch, other.chain))])
+    witness.close()
+
+
+def test_a_seal_goes_on_to_hold_while_the_session_goes_on(two_turns: Shell) -> None:
+    assert two_turns.run("seal", "s").code == 0
+    assert two_turns.run("run", "--session", "s", "third").code == 0
+    assert two_turns.json("verify", "s")["seals"][0]["result"] == "holds"
+    assert two_turns.run("seal", "s").code == 0
+
+
+@pytest.mark.parametrize("wrong", ["missing", "short", "open"])
+def test_a_key_that_is_none_is_refused(two_turns: Shell, tmp_path: Path, wrong: str) -> None:
+    key = tmp_path / "key"
+    if wrong != "missing":
+        key.write_bytes(b"k" * (8 if wrong == "short" else 32))
+        key.chmod(0o644 if wrong == "open" else 0o600)
+    ran = two_turns.run("seal", "s", "--key", str(key))
+    assert ran.code == 2, ran
+    assert str(key) in ran.err
+    assert not (two_turns.state / "outlast.d" / "seals").exists()
+
+
+def test_a_seal_whose_key_is_not_here_is_said_to_be_unchecked(two_turns: Shell, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o600)
+    assert two_turns.run("seal", "s", "--key", str(key)).code == 0
+    assert two_turns.json("verify", "s")["seals"][0]["result"] == "no_key"
+    assert two_turns.json("verify", "s", "--key", str(key))["seals"][0]["result"] == "holds"
+
+
+def test_what_is_damaged_is_not_sealed(two_turns: Shell) -> None:
+    change(two_turns, "UPDATE record SET at = at + 1 WHERE seq = 5")
+    ran = two_turns.run("seal", "s", "--json")
+    assert (ran.code, ran.error["error"]) == (5, "integrity")
