@@ -170,16 +170,16 @@ async def _end_agent(home: Home, runtime: outlast.Runtime) -> None:
     import os
     import signal
 
-    from outlast.keep import probe
-    from outlast.restore.probe import generation_of
+    from outlast.keep import AgentFolder, probe
 
     state = await load_state(runtime.store, "s")
-    generation = generation_of(state.loops[state.root or ""])
-    assert generation is not None
-    facts = probe(generation.folder).latest
+    attempt = state.loops[state.root or ""].attempt
+    assert attempt is not None
+    folder = AgentFolder(Path(attempt.folder))
+    facts = probe(folder).latest
     assert facts is not None
     os.kill(facts.agent_pid, signal.SIGKILL)
-    while (found := probe(generation.folder).latest) is not None and found.exit is None:  # noqa: ASYNC110
+    while (found := probe(folder).latest) is not None and found.exit is None:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 

@@ -13,6 +13,7 @@ from outlast.keep.dead import Alive, Unknown, Verified, kill_marked, tree_dead
 from outlast.keep.errors import (
     AttachRefusedError,
     BelowFloorError,
+    CopiedFolderError,
     FolderLockHeldError,
     ForeignFolderError,
     InputRefusedError,
@@ -41,6 +42,7 @@ __all__ = [
     "Attached",
     "BelowFloorError",
     "Claim",
+    "CopiedFolderError",
     "ExitRecord",
     "FolderFacts",
     "FolderLockHeldError",

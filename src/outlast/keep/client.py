@@ -10,10 +10,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from outlast.faults import point
-from outlast.keep import frames, layout
+from outlast.keep import frames, layout, tree
 from outlast.keep.errors import (
     AttachRefusedError,
     BelowFloorError,
+    CopiedFolderError,
     ForeignFolderError,
     InputRefusedError,
     KeepError,
@@ -22,7 +23,7 @@ from outlast.keep.errors import (
     ShimBusyError,
     ShimGoneError,
 )
-from outlast.keep.fields import Fields, Value, pack
+from outlast.keep.fields import Fields, FieldsDamaged, Value, pack
 from outlast.keep.folder import Claim, Generation
 from outlast.keep.link import Link, Lost
 from outlast.keep.records import ExitRecord
@@ -139,7 +140,7 @@ class ShimClient:
     @classmethod
     async def connect(cls, generation: Generation) -> ShimClient:
         """Connect to the generation's shim. Raises ShimGoneError if there is none, ShimBusyError if it
-        takes no connection for a while."""
+        takes no connection for a while, CopiedFolderError if the folder is a copy."""
         client = cls(generation)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -336,6 +337,7 @@ async def _reach(generation: Generation, sock: socket.socket) -> None:
     deadline = time.monotonic() + _CONNECT_PATIENCE
     while True:
         with generation.opened() as fd:
+            _refuse_copy(generation, fd)
             # A socket's path has at most 107 bytes; through the descriptor it is always short.
             path = f"/proc/self/fd/{fd}/sock" if layout.LINUX else str(generation.path / "sock")
             try:
@@ -348,3 +350,14 @@ async def _reach(generation: Generation, sock: socket.socket) -> None:
             else:
                 return
         await asyncio.sleep(_CONNECT_PAUSE)
+
+
+def _refuse_copy(generation: Generation, fd: int) -> None:
+    """A copy may have links to the original's very socket and lock. Raises CopiedFolderError."""
+    try:
+        identity = layout.read_record(layout.ID, dir_fd=fd)
+        copied = identity is not None and tree.is_copy(identity, fd)
+    except FieldsDamaged:
+        return
+    if copied:
+        raise CopiedFolderError(f"{generation.path} is a copy of the folder that its agent ran in")

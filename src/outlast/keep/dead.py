@@ -38,7 +38,8 @@ def tree_dead(generation: Generation) -> Verified | Alive | Unknown:
     anything is started or resumed in its place (an idle shim's start does). Raises OSError.
 
     Verified means: shim or guard recorded a verified end, or the boot was another, or both are gone and no
-    process of this user carries the generation's marker.
+    process of this user carries the generation's marker. What lives and belongs to the original of a copied
+    folder is Unknown here.
     """
     try:
         with generation.opened() as fd:
@@ -55,7 +56,8 @@ def kill_marked(generation: Generation, *, seconds: float = 5.0) -> Verified | A
     """The last resort when guard *and* shim are dead: SIGKILL every process that carries the marker, until
     none does or `seconds` have passed. What hides from the marker is not found; `tree_dead` says so.
 
-    Does nothing while guard or shim lives: they do it better. Raises OSError.
+    Does nothing while guard or shim lives: they do it better; nothing in a copy of the folder: what it tells
+    of belongs to the original. Raises OSError.
     """
     with generation.opened() as fd:
         identity = layout.read_record(layout.ID, dir_fd=fd)

@@ -8,7 +8,8 @@ KeepError
 ├── StartFailedError        no shim could be started, or it answered nonsense
 ├── LaunchFailedError       the agent's program could not be executed
 ├── ShimGoneError           there is no shim to speak to, or the connection to it has ended
-│   └── ShimBusyError       it lives and takes no connection now, or had to close this one
+│   ├── ShimBusyError       it lives and takes no connection now, or had to close this one
+│   └── CopiedFolderError   the folder is a copy: its shim serves the original
 ├── AttachRefusedError      the shim does not take this process for an owner
 ├── RequestRefusedError     the shim refused a request; `reason` says why
 │   └── InputRefusedError   the input is not in the agent and never will be by this request
@@ -81,6 +82,10 @@ class ShimGoneError(KeepError):
 class ShimBusyError(ShimGoneError):
     """The shim lives, but it takes no connection now, or it has closed this one for want of room; what was
     not answered was not done. Try again."""
+
+
+class CopiedFolderError(ShimGoneError):
+    """The generation's folder is a copy of the one that it ran in; what lives there is not this one's."""
 
 
 class AttachRefusedError(KeepError):

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from enum import Enum
 
-from outlast.keep import frames, layout, proc
+from outlast.keep import frames, layout, proc, tree
 from outlast.keep.fields import Fields, FieldsDamaged
 from outlast.keep.folder import AgentFolder, Generation, lock_holder
 from outlast.keep.records import ExitRecord
@@ -50,6 +50,7 @@ class GenerationFacts:
 
     `inputs` are those in the kept spool; `last_input` and `written_through` also count what was trimmed.
     `tip` is the end of its last whole frame. `last_digest` is None where only a part of that input is kept.
+    `copied`: this folder is a copy of the one that it ran in, and may tell less than that one.
     """
 
     generation: Generation
@@ -65,10 +66,12 @@ class GenerationFacts:
     base: int
     tip: int
     fault: str
+    copied: bool = False
 
     @property
     def shim_alive(self) -> bool:
-        return self.shim is not None and self.shim.alive
+        """Its shim lives, and serves this folder."""
+        return self.shim is not None and self.shim.alive and not self.copied
 
 
 @dataclass(frozen=True)
@@ -119,10 +122,11 @@ def look_at_processes(generation: Generation) -> tuple[ProcessFacts | None, Proc
 
 def look(generation: Generation) -> GenerationFacts:
     """Look at one generation. Raises OSError."""
-    fault, identity, record = "", None, None
+    fault, identity, record, copied = "", None, None, False
     with generation.opened() as fd:
         try:
             identity = layout.read_record(layout.ID, dir_fd=fd)
+            copied = identity is not None and tree.is_copy(identity, fd)
             record = ExitRecord.read(fd)
             for name in (layout.EXIT, layout.GUARD):
                 layout.read_record(name, dir_fd=fd)
@@ -144,6 +148,7 @@ def look(generation: Generation) -> GenerationFacts:
         base=scan.base,
         tip=scan.tip,
         fault=fault or scan.fault,
+        copied=copied,
     )
 
 

@@ -139,14 +139,14 @@ def _take_place(setup: Fields, lines: Lines) -> Place:
     if before is not None:
         verdict = tree.look(before)
         os.close(before)
-        if verdict.state != tree.DEAD:
+        if verdict.state not in (tree.DEAD, tree.COPIED):
             raise Refused(f"tree_{verdict.state}", verdict.evidence, last)
     return Place(lines, claim, floor)
 
 
 def _settle(place: Place, lines: Lines) -> _Loop:
     """Identity, guard, spool and socket. Raises OSError, DiskRefused."""
-    shim = os.getpid()
+    shim, here = os.getpid(), os.fstat(place.fd)
     identity = layout.Record.create(layout.ID, dir_fd=place.fd)
     point("keep.id.before")
     identity.write(
@@ -159,6 +159,8 @@ def _settle(place: Place, lines: Lines) -> _Loop:
             "guard_pid": lines.guard,
             "guard_ticks": proc.start_ticks(lines.guard) or 0,
             "marker": place.marker,
+            "dev": here.st_dev,
+            "ino": here.st_ino,
             "wall": time.time_ns(),
         }
     )

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .fields import Fields
 
-DEAD, ALIVE, UNKNOWN = "dead", "alive", "unknown"
+DEAD, ALIVE, UNKNOWN, COPIED = "dead", "alive", "unknown", "copied"
 
 
 class Verdict:
@@ -38,16 +38,51 @@ def look(generation_fd: int) -> Verdict:
                 return Verdict(DEAD, f"the {who} saw its last child end")
         except FieldsDamaged as damaged:
             # The other one may still tell.
-            damage = damage or f"a record is damaged: {damaged}"
+            damage = damage or str(damaged)
     if damage:
-        return Verdict(UNKNOWN, damage)
+        return Verdict(UNKNOWN, f"a record is damaged: {damage}")
     try:
         identity = layout.read_record(layout.ID, dir_fd=generation_fd)
         if identity is None:
             return Verdict(DEAD, "no shim ever took its place here")
-        return _by_processes(identity, generation_fd)
+        return _by_identity(identity, generation_fd)
     except FieldsDamaged as damaged:
         return Verdict(UNKNOWN, f"a record is damaged: {damaged}")
+
+
+def _by_identity(identity: Fields, generation_fd: int) -> Verdict:
+    verdict = _by_processes(identity, generation_fd)
+    if not is_copy(identity, generation_fd):
+        return verdict
+    # Nobody holds a lock on the copy of a file.
+    pids = _living(identity) or verdict.pids
+    if not pids and verdict.state == DEAD:
+        return verdict
+    return Verdict(COPIED, "its folder here is a copy of the one that it ran in", pids)
+
+
+def is_copy(identity: Fields, generation_fd: int) -> bool:
+    """Whether the folder is a copy of the one in which the generation ran: then what runs there is not what
+    this one tells of.
+
+    A folder keeps its inode when it is renamed or mounted elsewhere, and a copy gets another. Devices are
+    numbered anew by another boot and in another container, so there they tell nothing.
+    """
+    here = os.fstat(generation_fd)
+    same = identity.text("boot") == proc.boot_id() and identity.text("pid_ns") == proc.pid_namespace()
+    return here.st_ino != identity.integer("ino") or (same and here.st_dev != identity.integer("dev"))
+
+
+def _living(identity: Fields) -> list[int]:
+    """Shim and guard, as far as they live and can be seen from here."""
+    if identity.text("boot") != proc.boot_id() or identity.text("pid_ns") != proc.pid_namespace():
+        return []
+    found = []
+    for role in ("shim", "guard"):
+        pid = identity.integer(f"{role}_pid")
+        if proc.is_alive(pid, identity.integer(f"{role}_ticks")):
+            found.append(pid)
+    return found
 
 
 def _by_processes(identity: Fields, generation_fd: int) -> Verdict:

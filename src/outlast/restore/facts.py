@@ -26,6 +26,8 @@ class AgentFacts:
     """The generation looked at: the one that the journal names."""
     found: bool = False
     """Its folder is there."""
+    elsewhere: str = ""
+    """Its folder here is a copy of the one that it ran in: what it does there is not known here."""
     alive: bool = False
     """Its shim lives."""
     started: bool = False
@@ -64,8 +66,10 @@ def describe(agent: AgentFacts) -> str:
     """The agent's facts as one sentence; the evidence of a plan."""
     if agent.generation is None:
         return "no agent was started"
+    if agent.elsewhere:
+        return _with_landing([f"{agent.generation} ran elsewhere", agent.elsewhere], agent)
     if not agent.found:
-        return f"{agent.generation} is not on this machine"
+        return f"{agent.generation} is not here" + (f", {agent.note}" if agent.note else "")
     if agent.alive:
         return f"{agent.generation} lives" + ("" if agent.started else ", its agent was never started")
     parts = [f"{agent.generation} has ended"]
@@ -75,11 +79,15 @@ def describe(agent: AgentFacts) -> str:
         parts.append("its agent was never started")
     else:
         parts.append("no exit was recorded")
+    return _with_landing(parts, agent)
+
+
+def _with_landing(parts: list[str], agent: AgentFacts) -> str:
     if agent.terminal is not None:
         parts.append(f"its spool holds the turn's end ({agent.terminal})")
     elif agent.landing != "none":
         parts.append(_LANDING[agent.landing])
-    if not agent.gone:
+    if not agent.gone and not agent.elsewhere:
         parts.append("processes of its tree may still live")
     if agent.note:
         parts.append(agent.note)

@@ -252,7 +252,7 @@ async def _living_agent(now: Restoring, turn: str, driver: LoopDriver) -> AgentH
     """The agent that works on `turn`, attached to; None, with a new plan, if it died since the probe. One
     that is just ending answers no more and has not said yet how it ended: that is waited for."""
     loop = now.state.loops[driver.loop]
-    generation = _there(generation_of(loop))
+    generation = _there(generation_of(loop, _there(now.hosting)))
     reserved = now.state.open_turns[turn].reserved
     deadline = monotonic() + launch.PATIENCE
     while True:
@@ -285,7 +285,7 @@ async def _close_from_spool(now: Restoring, turn: str, driver: LoopDriver) -> No
     planned = next(t for t in _there(now.plan).turns if t.turn == turn)
     facts = _there(now.facts).agents[planned.loop]
     loop = now.state.loops[planned.loop]
-    generation = generation_of(loop)
+    generation = generation_of(loop, _there(now.hosting))
     entries = await now.around.store.pending(now.request.session)
     ending = slow_ending(planned, facts, stop_asked_for(entries, turn))
     if generation is None or not facts.found or not facts.readable:
@@ -293,12 +293,12 @@ async def _close_from_spool(now: Restoring, turn: str, driver: LoopDriver) -> No
         return
     reserved = now.state.open_turns[turn].reserved
     host = AgentHost.dead(_there(now.hosting), driver.agent, loop, generation, reserved)
-    await driver.settle(turn, host, ending)
+    await driver.settle(turn, host, ending, whole=not facts.elsewhere)
 
 
 async def _loop_agent(now: Restoring, loop_id: str, action: str, driver: LoopDriver) -> None:
     loop = now.state.loops[loop_id]
-    generation = generation_of(loop)
+    generation = generation_of(loop, _there(now.hosting))
     if generation is None or driver.host is not None:
         return
     try:

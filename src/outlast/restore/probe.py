@@ -12,12 +12,14 @@ from outlast.clock import monotonic
 from outlast.errors import AgentNotFoundError
 from outlast.keep import (
     AgentFolder,
+    Alive,
     Claim,
     FolderLockHeldError,
     Generation,
     GenerationFacts,
     ShimClient,
     ShimGoneError,
+    Unknown,
     Verified,
     landing,
     raise_floor,
@@ -38,6 +40,7 @@ from outlast.turns.hosting import Hosting
 from outlast.turns.seen import exit_info
 
 Resolve = Callable[[str], Agent]
+Verdict = Verified | Alive | Unknown
 
 _LANDING: Mapping[KeepLanding, Landing] = {
     KeepLanding.ACCEPTED: "accepted",
@@ -63,13 +66,13 @@ def known_agent(name: str, resolve: Resolve) -> Agent | None:
         return None
 
 
-def generation_of(loop: Loop) -> Generation | None:
-    """The agent life that the journal knows last, where it was recorded to be."""
+def generation_of(loop: Loop, hosting: Hosting) -> Generation | None:
+    """The agent life that the journal knows last, in this store's own folder. Where that was when it began is
+    recorded; a store that was moved has it with it, one that was copied has a copy of it."""
     if loop.attempt is None:
         return None
-    folder = AgentFolder(Path(loop.attempt.folder))
     number = loop.attempt.generation.rpartition("-")[2]
-    return Generation(folder, int(number))
+    return Generation(hosting.folder(loop.loop), int(number))
 
 
 async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resolve) -> AgentFacts:
@@ -81,12 +84,12 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
         many_turns=agent is not None and agent.capabilities.many_turns,
         on_interrupt=agent.on_interrupt if agent is not None else "skip",
     )
-    generation = generation_of(loop)
+    generation = generation_of(loop, hosting)
     if generation is None:
         return base
     here = loop.attempt is not None and loop.attempt.machine == hosting.machine
     if not here or not generation.path.is_dir():
-        return _unseen(base, loop.attempt, generation.name, here=here)
+        return _unseen(base, loop.attempt, generation, here=here)
     seen = await asyncio.to_thread(look_at, generation)
     alive = seen.shim_alive and seen.exit is None
     verdict = None if alive else await asyncio.to_thread(tree_dead, generation)
@@ -102,6 +105,7 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
         on_interrupt=base.on_interrupt,
         generation=generation.name,
         found=True,
+        elsewhere=_elsewhere(seen, loop.attempt, verdict),
         alive=alive,
         started=seen.agent_pid > 0,
         exit=ended,
@@ -109,21 +113,37 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
         terminal=terminal,
         readable=readable,
         gone=not alive and isinstance(verdict, Verified),
-        note=note or ("" if verdict is None or isinstance(verdict, Verified) else verdict.evidence),
+        note=note or _doubt(seen, verdict),
     )
 
 
-def _unseen(base: AgentFacts, attempt: TurnAttemptStarted | None, name: str, *, here: bool) -> AgentFacts:
-    """Its folder is not here. Its guard or shim may live on without it."""
+def _elsewhere(seen: GenerationFacts, attempt: TurnAttemptStarted | None, verdict: Verdict | None) -> str:
+    """Where an agent ran of which this store has only a copy that does not tell its end."""
+    if not seen.copied or verdict is None or isinstance(verdict, Verified):
+        return ""
+    where = "" if attempt is None else f" ({attempt.folder})"
+    return f"{verdict.evidence}{where}" + (f", process {verdict.pids[0]} lives" if verdict.pids else "")
+
+
+def _doubt(seen: GenerationFacts, verdict: Verdict | None) -> str:
+    return "" if verdict is None or isinstance(verdict, Verified) or seen.copied else verdict.evidence
+
+
+def _unseen(
+    base: AgentFacts, attempt: TurnAttemptStarted | None, generation: Generation, *, here: bool
+) -> AgentFacts:
+    """Its folder is not here. Its guard or shim may live on without it, or in another one."""
     recorded = attempt.processes if here and attempt is not None and attempt.boot_id == boot_id() else []
     living = [p.pid for p in recorded if is_alive(p.pid, p.start_ticks)]
-    note = f"its folder is gone, process {living[0]} lives" if living else ""
+    moved = attempt is not None and Path(attempt.folder) != generation.folder.path
+    note = f"it ran in {attempt.folder}" if moved and attempt is not None else "its folder is gone"
+    note += f", process {living[0]} lives" if living else ""
     return AgentFacts(
         loop=base.loop,
         known=base.known,
         many_turns=base.many_turns,
         on_interrupt=base.on_interrupt,
-        generation=name,
+        generation=generation.name,
         landing="unknown",
         gone=here and not living,
         note=note if here else "it ran on another machine",
@@ -131,6 +151,13 @@ def _unseen(base: AgentFacts, attempt: TurnAttemptStarted | None, name: str, *, 
 
 
 def _landing(turn: OpenTurn | None, seen: GenerationFacts, cursor: Cursor | None) -> Landing:
+    found = _landing_here(turn, seen, cursor)
+    if turn is not None and seen.copied and seen.exit is None and found in ("none", "never_written"):
+        return "unknown"  # What is not in the copy may have come to the original since.
+    return found
+
+
+def _landing_here(turn: OpenTurn | None, seen: GenerationFacts, cursor: Cursor | None) -> Landing:
     if turn is None or turn.reserved is None or turn.reserved.generation != seen.generation.name:
         return "none"
     found = _LANDING[landing(seen, turn.reserved.seq, bytes.fromhex(turn.reserved.digest))]
@@ -177,8 +204,7 @@ async def fence_agents(state: State, claim: Claim, hosting: Hosting) -> None:
     Raises BelowFloorError, ForeignFolderError, FolderLockHeldError (its holder answers nobody), OSError.
     """
     for loop in state.loops.values():
-        generation = generation_of(loop)
-        folder = generation.folder if generation is not None else hosting.folder(loop.loop)
+        folder = hosting.folder(loop.loop)
         if folder.path.is_dir():
             await _fence(folder, claim)
 

@@ -216,7 +216,9 @@ class Runtime:
         actor = self._actors.get(session)
         if actor is not None and actor.ended.is_set():
             del self._actors[session]
-            if actor.failure is not None and not isinstance(actor.failure, OwnershipError):
+            # Another owner of the session runs it on; one that has the agent alone does not.
+            replaced = isinstance(actor.failure, OwnershipError)
+            if actor.failure is not None and (not replaced or actor.journal.lease.reason == "agent_taken"):
                 self._failures.setdefault(session, actor.failure)
             return None
         return actor

@@ -122,10 +122,10 @@ class LoopDriver:
         assert self.host is not None
         await self._converse(turn, content, self.host)
 
-    async def settle(self, turn: str, host: AgentHost, ending: Ending) -> None:
+    async def settle(self, turn: str, host: AgentHost, ending: Ending, *, whole: bool = True) -> None:
         """Read what a dead agent left in its spool, then close the turn: by the agent's own end if it is
-        there, else by `ending`."""
-        merger, whole = self._merger(turn), True
+        there, else by `ending`. `whole`: the spool holds all that the agent was given."""
+        merger = self._merger(turn)
 
         async def flush() -> None:
             await patience.append_output(self.journal, merger.take(), at="turn.settle")

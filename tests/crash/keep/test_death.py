@@ -256,6 +256,7 @@ async def test_pid_reuse(keep: Keep, tools: Tools) -> None:
         values: dict[str, int | str | bytes | list[bytes] | None] = {
             name: known.text(name) for name in ("boot", "pid_ns", "marker")
         }
+        values |= {name: known.integer(name) for name in ("dev", "ino")}
         for role in ("shim", "guard"):
             values[f"{role}_pid"] = os.getpid()
             values[f"{role}_ticks"] = known.integer(f"{role}_ticks")
