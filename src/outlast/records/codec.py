@@ -198,4 +198,4 @@ def chain_of(previous: bytes, session: str, row: Row) -> bytes:
     """First 16 bytes of SHA-256 over the previous chain, the session id and every stored byte of the row but
     its own chain, as one MessagePack array: there every part is preceded by its kind and length, and nil
     is not empty."""
-    return hashlib.sha256(_encode_parts((previous, session, *row[:-1]))).digest()[:CHAIN_SIZE]
+    return hashlib.sha256(_encode_parts((previous, session) + row[:-1])).digest()[:CHAIN_SIZE]  # noqa: RUF005 - half the time

@@ -52,14 +52,16 @@ class Registry:
 
     def require(self, name: str, version: int) -> None:
         """Raises UnsupportedRecordError for a type or version that is not known."""
-        if (name, version) in self._decoders:
-            return
+        if (name, version) not in self._decoders:
+            raise self._unknown(name, version)
+
+    def _unknown(self, name: str, version: int) -> UnsupportedRecordError:
         found = f"this record is {name if name.isidentifier() else repr(name)} version {version}"
         if name not in self._types:
             reads = f"this outlast reads no version of that type, and {len(self._types)} other types"
         else:
             reads = f"this outlast reads {name} up to version {self._types[name].VERSION}"
-        raise UnsupportedRecordError(f"{found}, {reads}", hint=_UPGRADE)
+        return UnsupportedRecordError(f"{found}, {reads}", hint=_UPGRADE)
 
     def is_public(self, name: str) -> bool:
         """Whether records of this type are shown outside. Raises UnsupportedRecordError."""
@@ -71,9 +73,11 @@ class Registry:
         Raises UnsupportedRecordError for a type or version that is not known, InvalidRecordError for
         bytes that are not such a body.
         """
-        self.require(name, version)
+        decoder = self._decoders.get((name, version))
+        if decoder is None:
+            raise self._unknown(name, version)
         try:
-            return self._decoders[name, version](data)
+            return decoder(data)
         except msgspec.DecodeError as error:
             raise InvalidRecordError(
                 f"the stored body is no {name} version {version}: {error}",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from outlast.store.contract import CatalogEntry, Entry, EntryKind, Row
@@ -17,8 +18,8 @@ ENTRY_COLUMNS = "n, request, kind, body, actor, at, opening, opening_body"
 Value = str | int | bytes | float | None
 
 
-def row_of(values: Sequence[Value]) -> Row:
-    return Row._make(values)
+row_of: Callable[[Sequence[Value]], Row] = partial(tuple.__new__, Row)
+"""From values in the order of RECORD_COLUMNS. Once for each record that is read, so in one call."""
 
 
 def catalog_values(entry: CatalogEntry) -> tuple[Value, ...]:
