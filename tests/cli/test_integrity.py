@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import apsw
@@ -188,3 +189,75 @@ def test_what_is_damaged_is_not_sealed(two_turns: Shell) -> None:
     change(two_turns, "UPDATE record SET at = at + 1 WHERE seq = 5")
     ran = two_turns.run("seal", "s", "--json")
     assert (ran.code, ran.error["error"]) == (5, "integrity")
+
+
+# --- backup ---
+
+
+def put_back(shell: Shell, backup: Path, aside: Path) -> None:
+    """As docs/integrity.md says."""
+    aside.mkdir()
+    for file in [*shell.state.glob("outlast.db*"), shell.state / "outlast.d"]:
+        file.rename(aside / file.name)
+    subprocess.run(["tar", "-xf", str(backup), "-C", str(shell.state)], check=True)
+
+
+def test_a_backup_comes_back_whole_and_has_to_be_accepted_first(two_turns: Shell, tmp_path: Path) -> None:
+    two_turns.run("run", "--session", "s", "x" * 300_000)
+    assert two_turns.run("seal", "s").code == 0
+    before = two_turns.run("tail", "s", "--json", "--internal").out
+    backup = tmp_path / "kept.tar"
+    made = two_turns.json("backup", str(backup))
+    assert (made["sessions"], made["damage"]) == (1, [])
+    assert made["blobs"] >= 1
+    assert backup.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.glob(".kept*")) == []
+    assert two_turns.run("run", "--session", "s", "lost with the machine").code == 0
+    put_back(two_turns, backup, tmp_path / "aside")
+    assert two_turns.run("tail", "s", "--json", "--internal").out == before
+    assert two_turns.json("verify", "s")["seals"][0]["result"] == "holds"
+    refused = two_turns.run("run", "--session", "s", "too early")
+    assert refused.code != 0
+    assert "outlast doctor --after-restore" in refused.err
+    assert two_turns.run("doctor", "--after-restore").code == 0
+    assert two_turns.run("run", "--session", "s", "after").code == 0
+    assert two_turns.json("verify", "s")["ok"]
+    assert two_turns.run("doctor").code == 0
+
+
+def test_a_backup_is_refused_also_where_no_epoch_was_lost(two_turns: Shell, tmp_path: Path) -> None:
+    """Records can be lost without one, and on another machine nobody remembers."""
+    backup = tmp_path / "kept.tar"
+    assert two_turns.run("backup", str(backup)).code == 0
+    put_back(two_turns, backup, tmp_path / "aside")
+    for file in (two_turns.state / "epochs").iterdir():
+        file.unlink()
+    refused = two_turns.run("send", "s", "too early")
+    assert "outlast doctor --after-restore" in refused.err
+    assert two_turns.run("doctor", "--after-restore").code == 0
+    assert two_turns.run("send", "s", "now").code == 0
+
+
+def test_a_backup_replaces_nothing_and_leaves_nothing_if_it_fails(two_turns: Shell, tmp_path: Path) -> None:
+    there = tmp_path / "there.tar"
+    there.write_text("mine")
+    assert two_turns.run("backup", str(there)).code == 2
+    assert there.read_text() == "mine"
+    assert two_turns.run("backup", str(tmp_path / "no" / "where.tar")).code == 2
+    full = two_turns.process("backup", "/dev/full/x")
+    assert full.code == 2
+    assert sorted(tmp_path.glob(".there*")) == []
+
+
+def test_damage_goes_into_a_backup_and_is_named(two_turns: Shell, tmp_path: Path) -> None:
+    two_turns.run("run", "--session", "s", "x" * 300_000)
+    (blob,) = (two_turns.state / "outlast.d" / "blobs").glob("??/" + "[0-9a-f]" * 64)
+    data = bytearray(blob.read_bytes())
+    data[100] ^= 1
+    blob.write_bytes(bytes(data))
+    ran = two_turns.run("backup", str(tmp_path / "kept.tar"), "--json")
+    assert ran.code == 5
+    assert ran.lines[0]["damage"] == [f"blob {blob.name} is changed"]
+    blob.unlink()
+    ran = two_turns.run("backup", str(tmp_path / "again.tar"), "--json")
+    assert (ran.code, ran.lines[0]["damage"]) == (5, [f"blob {blob.name} is missing"])

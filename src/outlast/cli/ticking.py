@@ -39,3 +39,8 @@ class Ticking:
         self._next = now + EVERY
         self._shown = True
         self._screen.err.write(f"\r\x1b[K{self._what}: {done:,} of {max(done, self._total):,}")
+
+    def part(self, done: int, total: int) -> None:
+        """So much of this part is done."""
+        self._total = total
+        self.at(done)

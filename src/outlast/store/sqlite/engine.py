@@ -85,6 +85,7 @@ class Engine:
                 if not self.witness.is_ours:
                     self._begin_witness()
         self.remembered = self._recall()
+        self._is_backup = self._connection.execute("SELECT backup_at FROM store").get is not None
         self._bell = open_side_file(layout.bell)
         undo.callback(os.close, self._bell)
 
@@ -110,8 +111,9 @@ class Engine:
 
     @property
     def behind(self) -> bool:
-        """Whether the store is older than what this machine has seen of it: a restored backup."""
-        return self.epoch < self.remembered
+        """Whether the store is a backup that was put back: made by `outlast backup`, or older than what this
+        machine has seen of it."""
+        return self._is_backup or self.epoch < self.remembered
 
     def execute(self, group: Sequence[Operation]) -> tuple[list[object], Effects]:
         """Carry out the group in one transaction. The outcomes are results or exceptions, in order; each is
@@ -276,10 +278,14 @@ class Engine:
         with self._turnstile.turn(self._settings.busy_seconds):
             self.epoch = max(self.epoch, self.remembered) + 1
             try:
-                self._cursor.execute("UPDATE store SET epoch = max(epoch + 1, ?)", (self.epoch,))
+                self._cursor.execute(
+                    "UPDATE store SET epoch = max(epoch + 1, ?), backup_at = NULL, witness_since = NULL",
+                    (self.epoch,),
+                )
             except apsw.Error as error:
                 raise translated(error, self._settings.layout.database) from error
             self.witness.begin_anew()
+            self._is_backup = False
             self.remembered = self.epoch
             self._remember(self.epoch)
         return self.epoch

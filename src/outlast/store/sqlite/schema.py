@@ -65,6 +65,8 @@ CREATE TABLE snapshot (
 """
 # Whether any record refers to a blob is asked before each one that is deleted, under the writer's lock.
 _VERSION_3 = "CREATE INDEX blob_by_digest ON blob (digest)"
+# When `outlast backup` made this file; NULL in a store that is at work.
+_VERSION_3 = "ALTER TABLE store ADD COLUMN backup_at INTEGER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,8 @@ def migrate(connection: apsw.Connection, version: int, at: int) -> None:
                 connection.execute(step.script)
                 connection.execute("INSERT INTO schema_version VALUES (?, ?)", (step.version, at))
         if version == 0:
-            connection.execute("INSERT INTO store VALUES (1, ?, 0, 0, NULL)", (os.urandom(16).hex(),))
+            identity = os.urandom(16).hex()
+            connection.execute("INSERT INTO store (one, id, epoch, barrier) VALUES (1, ?, 0, 0)", (identity,))
         point("store.schema.before_commit")
         connection.execute("COMMIT")
         point("store.schema.after_commit")

@@ -280,6 +280,7 @@ class SqliteStore:
                 if not files:
                     continue
                 lease = lease or await self.acquire(COLLECTION)
+                point("store.collect.chosen")
                 done = cast(Collected, await self._submit(Collect(lease, blobs, tuple(files), before)))
                 freed = Collected(freed.blobs + done.blobs, freed.bytes + done.bytes)
         except LeaseHeldError:
@@ -339,8 +340,8 @@ class SqliteStore:
             raise refusals.closed()
         if writing and self.read_only:
             raise StoreError(
-                f"the store {self._layout.database} is older than what this machine has seen of it,"
-                " as after a restored backup: it is open for reading only",
+                f"the store {self._layout.database} is a backup that was put back, or older than what this"
+                " machine has seen of it: it is open for reading only",
                 hint="`outlast doctor --after-restore` goes on with it as it is",
             )
         return self._parts

@@ -1,0 +1,64 @@
+"""`outlast backup`: the whole store in one file, while its owners work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from outlast.cli.exits import Exit
+from outlast.cli.options import json_option
+from outlast.cli.output import Screen, visible
+from outlast.cli.stored import loaded_config
+from outlast.cli.ticking import Ticking
+from outlast.errors import SessionNotFoundError
+
+
+class BackupLine(msgspec.Struct, frozen=True):
+    """`backup --json`. A contract: docs/cli.md."""
+
+    file: str
+    store: str
+    sessions: int
+    records: int
+    blobs: int
+    size: int
+    damage: list[str]
+
+
+@click.command("backup")
+@click.argument("file", metavar="FILE")
+@json_option()
+def backup_command(file: str, as_json: bool) -> int:
+    """Write the whole store to the new file FILE, as it is at one moment; owners go on meanwhile.
+
+    FILE is a tar archive, to be unpacked in the folder that the database lay in. A store that was put back
+    from it is open for reading only until `outlast doctor --after-restore`. Damage that is met goes into the
+    backup as it is, is named, and makes it exit 5.
+    """
+    from outlast.clock import now
+    from outlast.store.sqlite.backup import back_up
+    from outlast.store.sqlite.layout import Layout
+    from outlast.store.url import database_path
+
+    screen = Screen(os.environ, as_json=as_json)
+    config = loaded_config(screen)
+    layout = Layout.of(database_path(config.store_url, os.environ))
+    if not layout.exists():
+        raise SessionNotFoundError(f"there is no store at {layout.database} yet")
+    target = Path(file).absolute()
+    with Ticking(screen, "backup", 0) as ticking:
+        made = back_up(layout, target, now(), ticking.part)
+    line = BackupLine(
+        str(target), made.store, made.sessions, made.records, made.blobs, made.size, list(made.damage)
+    )
+    if as_json:
+        screen.json_line(line)
+    else:
+        what = f"{made.sessions} sessions, {made.records} records, {made.blobs} blobs"
+        screen.out.line(visible(f"{target}: {what}, {made.size:,} bytes"))
+        for damage in made.damage:
+            screen.note(visible(f"outlast: {damage}; `outlast doctor` says more"))
+    return Exit.REJECTED if made.damage else Exit.OK
