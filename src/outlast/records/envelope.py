@@ -12,8 +12,7 @@ from outlast.records.types import Body
 from outlast.records.uuids import uuid_text
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(msgspec.Struct, frozen=True):
     """How far the journal has taken an agent's output in (shim.md, "Cursor")."""
 
     generation: str
