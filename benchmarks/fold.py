@@ -24,6 +24,7 @@ from outlast.records.envelope import Draft, Record, Stamp
 from outlast.state.fold import apply
 from outlast.state.model import State
 from outlast.store.contract import Row
+from outlast.store.sqlite.rows import row_of as row_of_values
 from outlast.testing.journals import JournalBuilder, bodies
 
 TEXT_BYTES = 300
@@ -99,7 +100,7 @@ def scan(connection: apsw.Connection) -> Iterator[tuple[Any, ...]]:
 def replay(connection: apsw.Connection) -> State:
     state, chain = State(SESSION), b""
     for values in scan(connection):
-        row = Row._make(values)
+        row = row_of_values(values)
         chain = chain_of(chain, SESSION, row)
         assert chain == row.chain
         apply(state, record_of(row, SESSION))
