@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outlast.errors import IntegrityError
+from outlast.errors import IntegrityError, OutlastError
 from outlast.journal.reader import Place, read_on
 from outlast.records.codec import chain_of
 from outlast.state.fold import apply
@@ -22,6 +22,7 @@ class Unfit:
     """A snapshot that was passed over."""
 
     seq: int
+    """0: none of the session's could be read."""
     reason: str
 
 
@@ -51,7 +52,7 @@ async def load(store: Store, name: str) -> Loaded:
     unfit: list[Unfit] = []
     try:
         kept = await store.snapshots(name)
-    except IntegrityError as error:  # of the page that a cache lies in
+    except OutlastError as error:  # of the pages that a cache lies in; others are met when records are read
         kept, unfit = [], [Unfit(0, error.message)]
     for snapshot in kept:
         try:

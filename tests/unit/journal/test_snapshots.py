@@ -162,6 +162,20 @@ async def test_where_both_are_wrong_the_whole_journal_is_read(store: Store, kind
     assert len(loaded.unfit) == 2
 
 
+async def test_snapshots_that_cannot_be_read_are_as_if_there_were_none(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = await with_snapshots(store)
+    change(store, "DROP TABLE snapshot")
+    loaded = await load(store, "s")
+    assert (loaded.state, loaded.verified_from) == (journal.state, 0)
+    assert [unfit.seq for unfit in loaded.unfit] == [0]
+    for _ in range(6):
+        await journal.append([said()])
+    await journal.release()
+    assert len(caplog.records) == 1
+
+
 async def test_a_snapshot_of_another_stores_session_of_that_name_is_passed_over(
     store: Store, tmp_path: Path
 ) -> None:
