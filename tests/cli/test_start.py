@@ -1,11 +1,14 @@
 """How `outlast` starts: what it imports, what it lists, how it fails."""
 
 import json
+import os
+import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from tests.cli.support import Shell
+from tests.cli.support import OUTLAST, Shell
 
 from outlast.cli.app import COMMANDS, cli
 
@@ -110,3 +113,73 @@ def test_a_state_folder_behind_a_link_is_the_same_store(shell: Shell) -> None:
     environ = {**shell.environ, "OUTLAST_STATE_DIR": str(link)}
     assert shell.run("run", "--session", "s", "again", environ=environ).code == 0
     assert shell.sessions()[0]["turns"] == 2
+
+
+@pytest.mark.parametrize(
+    "named", ["OUTLAST_STATE_DIR={}", "XDG_STATE_HOME={}", "OUTLAST_STORE=sqlite://{}/outlast.db"]
+)
+def test_a_state_folder_that_is_no_text_is_refused_before_anything_is_stored(
+    shell: Shell, named: str
+) -> None:
+    """Its agents' folders stand in the journal, which holds text."""
+    folder = os.fsdecode(os.fsencode(shell.state.parent) + b"/caf\xe9")
+    name, _, value = named.format(folder).partition("=")
+    environ = {key: shell.environ[key] for key in shell.environ if key != "OUTLAST_STATE_DIR"}
+    ran = shell.process("run", "-a", "scripted", "hello", environ={**environ, name: value})
+    assert (ran.code, ran.out) == (2, "")
+    assert "the path of the store is not valid UTF-8" in ran.err
+    assert "OUTLAST_STATE_DIR or OUTLAST_STORE" in ran.err
+    assert not Path(folder).exists()
+
+
+def test_a_workspace_that_is_no_text_is_refused(shell: Shell) -> None:
+    folder = os.fsdecode(os.fsencode(shell.folder) + b"/caf\xe9")
+    Path(folder).mkdir()
+    ran = shell.process("run", "-a", "scripted", "--workspace", folder, "hello")
+    assert ran.code == 2
+    assert "the path of the folder to work in is not valid UTF-8" in ran.err
+    assert shell.sessions() == []
+
+
+@pytest.mark.parametrize("option", ["--key", "--session"])
+def test_an_id_that_is_no_text_is_refused(shell: Shell, option: str) -> None:
+    ran = shell.run("run", "--json", "-a", "scripted", option, "caf\udce9", "hello")
+    assert (ran.code, ran.error["error"]) == (2, "input"), ran
+    assert "ID is not valid UTF-8" in ran.error["message"]
+
+
+@pytest.mark.parametrize("arguments", [("run", "-a", "scripted", "hi"), ("attach",), ("resume", "s")])
+def test_a_current_folder_that_was_deleted_is_named_where_it_matters(
+    shell: Shell, arguments: tuple[str, ...]
+) -> None:
+    script = 'cd gone && rmdir ../gone && exec "$@"'
+    (shell.folder / "gone").mkdir()
+    ran = subprocess.run(
+        ["/bin/sh", "-c", script, "sh", *OUTLAST, *arguments],
+        cwd=shell.folder, env=shell.environ, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 2, ran
+    assert ran.stderr == "outlast: the current folder is not there any more. go to another one\n"
+
+
+def test_who_only_looks_needs_no_current_folder(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "hello")
+    (shell.folder / "gone").mkdir()
+    ran = subprocess.run(
+        ["/bin/sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", *OUTLAST, "show", "s"],
+        cwd=shell.folder, env=shell.environ, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran
+
+
+@pytest.mark.parametrize("limit", [5, 20])
+def test_too_few_files_are_an_error_in_one_line(shell: Shell, limit: int) -> None:
+    process = shell.start(
+        "run", "-a", "scripted", "hello",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
+    )  # fmt: skip
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    (line,) = err.splitlines()
+    assert line.startswith(f"outlast: this process may open no more than {limit} files")
+    assert "ulimit -n" in line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from outlast.cli.options import json_option, not_empty, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.owners import heard
 from outlast.cli.present import way_back_command
+from outlast.cli.running import run_async
 from outlast.cli.shapes import ResultLine
 from outlast.cli.stored import loaded_config
 from outlast.errors import GateNotFoundError
@@ -47,7 +47,7 @@ def answer_command(session: str, gate: str, choice: str, as_json: bool) -> int:
     `outlast show ID` lists both. Exits 4 when somebody else was first, 3 when the question is gone.
     """
     screen = Screen(os.environ, as_json=as_json)
-    return asyncio.run(_answer(loaded_config(screen), screen, (session, gate, choice)))
+    return run_async(screen, _answer(loaded_config(screen), screen, (session, gate, choice)))
 
 
 async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -> int:

@@ -54,6 +54,14 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 
 
+FILES = 64
+"""Descriptors: an owner with its store, its shim and what it starts needs about half of them."""
+
+
+class Debug:
+    """In the context of a command: `--debug` was given."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -109,7 +117,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     # Accepted before and after the command's name, like --json.
     given = [option for option in options if option != "--debug"] + given[end:]
     try:
-        code = _call(given)
+        code = _call(given, debug="--debug" in options)
         sys.stdout.flush()
     except click.ClickException as error:
         return _report(_usage_failure(error), options)
@@ -129,16 +137,31 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     return int(code)
 
 
-def _call(arguments: list[str]) -> int:
+def _call(arguments: list[str], *, debug: bool) -> int:
     """Not by `cli.main`, which makes every closed pipe a silent exit of its own."""
+    _refuse_too_few_files()
     if "_OUTLAST_COMPLETE" in os.environ:  # the shell asks how a word goes on
         cli.main(arguments, prog_name="outlast")
     try:
-        with cli.make_context("outlast", arguments) as context:
+        with cli.make_context("outlast", arguments, obj=Debug() if debug else None) as context:
             result = cli.invoke(context)
     except click.exceptions.Exit as ended:
         return ended.exit_code
     return result if isinstance(result, int) else Exit.OK
+
+
+def _refuse_too_few_files() -> None:
+    """Raises UsageError, before a file that cannot be opened looks like a store that cannot."""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and limit < FILES:
+        from outlast.errors import UsageError
+
+        raise UsageError(
+            f"this process may open no more than {limit} files, outlast needs {FILES}",
+            hint="raise the limit, for instance with `ulimit -n 1024`",
+        )
 
 
 def _failure(error: BaseException) -> Failure:

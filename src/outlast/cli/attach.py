@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from outlast.cli.contact import open_client, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.options import not_empty, real_workspace
 from outlast.cli.output import Screen
+from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 from outlast.errors import SessionNotFoundError
 
@@ -30,7 +30,7 @@ def attach_command(session: str | None) -> int:
     turn, /detach or Ctrl-D leaves, /help lists the rest. Whatever you do here, the session goes on.
     """
     screen = Screen(os.environ)
-    return asyncio.run(_attach(loaded_config(screen), screen, session))
+    return run_async(screen, _attach(loaded_config(screen), screen, session))
 
 
 async def _attach(config: Config, screen: Screen, name: str | None) -> int:

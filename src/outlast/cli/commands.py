@@ -16,6 +16,7 @@ from outlast.cli.options import json_option, session_argument, turn_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.owners import heard
 from outlast.cli.present import way_back_command
+from outlast.cli.running import run_async
 from outlast.cli.shapes import ResultLine
 from outlast.cli.stored import loaded_config
 from outlast.errors import TurnNotFoundError
@@ -98,7 +99,7 @@ def skip_command(session: str, turn: str | None, as_json: bool) -> int:
 def _owning(name: str, as_json: bool, order: Order, said: Said, *, force: bool = False) -> int:
     screen = Screen(os.environ, as_json=as_json)
     config = loaded_config(screen, name)
-    session, settled = asyncio.run(_take_and_order(config, name, order, screen, force=force))
+    session, settled = run_async(screen, _take_and_order(config, name, order, screen, force=force))
     return _tell(screen, session, settled, said)
 
 
@@ -134,7 +135,7 @@ HANGS_AFTER = 2.0
 
 def _asking(name: str, turn: str | None, as_json: bool, order: TurnOrder, said: Said) -> int:
     screen = Screen(os.environ, as_json=as_json)
-    session, settled = asyncio.run(_ask(screen, name, turn, order))
+    session, settled = run_async(screen, _ask(screen, name, turn, order))
     return _tell(screen, session, settled, said)
 
 

@@ -122,6 +122,9 @@ def failure_of(error: BaseException) -> Failure:
         return _after_storing(error)
     if isinstance(error, KeyboardInterrupt):
         return Failure(ErrorLine("interrupted", "interrupted", None), Exit.INTERRUPTED)
+    if isinstance(error, FileNotFoundError) and error.filename is None and _current_folder_is_gone():
+        line = ErrorLine("usage", "the current folder is not there any more", "go to another one")
+        return Failure(line, Exit.USAGE)
     if isinstance(error, OSError):
         return Failure(ErrorLine("os", _os_message(error), _os_hint(error)), Exit.FAILED)
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
@@ -183,6 +186,14 @@ def _line_of(error: OutlastError) -> ErrorLine:
     if isinstance(error, IntegrityError) and error.reason not in message:
         message = f"{message}: {error.reason}"
     return ErrorLine(code, _whole(message), None if hint is None else _whole(hint), error.session_id, kind)
+
+
+def _current_folder_is_gone() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - as little as can be
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _os_message(error: OSError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -33,6 +34,16 @@ def not_empty(context: click.Context, parameter: click.Parameter, typed: str | N
         name = parameter.make_metavar(context).strip("[]")
         hint = "name the folder" if name == "DIR" else "`outlast ls` lists the sessions"
         raise UsageError(f"{name} is empty", hint=hint)
+    return as_text(context, parameter, typed)
+
+
+def as_text(context: click.Context, parameter: click.Parameter, typed: str | None) -> str | None:
+    """What was typed, if it is text. Raises InputError."""
+    try:
+        (typed or "").encode("utf-8")
+    except UnicodeEncodeError:
+        name = parameter.make_metavar(context).strip("[]")
+        raise InputError(f"{name} is not valid UTF-8: {typed!r}", hint="ids and labels are text") from None
     return typed
 
 
@@ -88,10 +99,6 @@ def real_workspace(folder: str | None) -> str:
         raise UsageError(
             f"there is no folder {path}", hint="--workspace names the folder that the agent works in"
         )
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InputError(
-            f"the path of the folder {path!r} is not valid UTF-8, so it cannot be stored"
-        ) from None
-    return path
+    from outlast.store.url import storable
+
+    return str(storable(Path(path), "the folder to work in", "work in one whose path is"))

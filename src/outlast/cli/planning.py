@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from outlast.cli.contact import open_runtime
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.present import way_back_command
+from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def plan_command(session: str, as_json: bool) -> None:
     `outlast resume` does exactly this, unless somebody owns the session: then it is refused.
     """
     screen = Screen(os.environ, as_json=as_json)
-    plan, owner = asyncio.run(_plan(loaded_config(screen, session), session))
+    plan, owner = run_async(screen, _plan(loaded_config(screen, session), session))
     label = None if owner is None else owner.label
     if as_json:
         screen.json_line(plan.to_json() | {"owner": label})

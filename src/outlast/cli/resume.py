@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from outlast.cli.contact import lives_elsewhere, open_runtime, speakable
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen
+from outlast.cli.running import run_async
 
 if TYPE_CHECKING:
     from outlast.cli.following import Attendance
@@ -42,7 +42,7 @@ def resume_command(session: str, wait: float, take_over: bool, as_json: bool) ->
 
     screen = Screen(os.environ, as_json=as_json)
     config = settled_config(screen, real_workspace(None), session)
-    return asyncio.run(_resume(session, wait, take_over, config, screen))
+    return run_async(screen, _resume(session, wait, take_over, config, screen))
 
 
 async def _resume(name: str, wait: float, take_over: bool, config: Config, screen: Screen) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from outlast.cli.exits import exit_of_outcome
 from outlast.cli.failures import DetachedError, Sent, WaitingForAnswerError, telling_of
 from outlast.cli.gates import Approve
 from outlast.cli.options import (
+    as_text,
     json_option,
     not_empty,
     prompt_argument,
@@ -22,6 +22,7 @@ from outlast.cli.options import (
     workspace_option,
 )
 from outlast.cli.output import Screen, visible
+from outlast.cli.running import run_async
 from outlast.errors import AgentNotFoundError, AmbiguousIdError, SessionNotFoundError, UsageError
 from outlast.ids import derived_id
 
@@ -61,7 +62,10 @@ class RunRequest:
 )
 @workspace_option("The folder that the agent works in (default: the current one).")
 @click.option(
-    "--key", metavar="ID", help="The request's own id: the same key is the same turn, however often sent."
+    "--key",
+    metavar="ID",
+    callback=as_text,
+    help="The request's own id: the same key is the same turn, however often sent.",
 )
 @click.option(
     "--approve",
@@ -104,7 +108,7 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
 
     screen = Screen(os.environ, as_json=as_json)
     config = settled_config(screen, request.workspace, session, may_begin=True)
-    return asyncio.run(_run(request, config, screen))
+    return run_async(screen, _run(request, config, screen))
 
 
 async def _run(request: RunRequest, config: Config, screen: Screen) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import msgspec
 from outlast.cli.contact import open_client
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
+from outlast.cli.running import run_async
 from outlast.cli.sealing import (
     default_key_file,
     keep_seal,
@@ -62,7 +62,7 @@ def seal_command(session: str, key: str | None, export: str | None, anew: bool, 
         raise UsageError(f"{export} is there already", hint="name a new file")
     paths = [None if given is None else Path(given) for given in (key, export)]
     sealing = Sealing(screen, paths[0], paths[1], anew=anew)
-    line = asyncio.run(_seal(loaded_config(screen), session, sealing))
+    line = run_async(screen, _seal(loaded_config(screen), session, sealing))
     if as_json:
         screen.json_line(line)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING, Literal
 
@@ -10,10 +9,11 @@ import click
 
 from outlast.cli.contact import open_client, speakable
 from outlast.cli.failures import Sent, telling_of
-from outlast.cli.options import json_option, prompt_argument, read_prompt, session_argument
+from outlast.cli.options import as_text, json_option, prompt_argument, read_prompt, session_argument
 from outlast.cli.output import Screen
 from outlast.cli.owners import heard
 from outlast.cli.present import way_back_command
+from outlast.cli.running import run_async
 from outlast.cli.shapes import AcceptedLine
 from outlast.cli.stored import loaded_config
 from outlast.cli.text import short
@@ -26,7 +26,10 @@ WhenBusy = Literal["queue", "steer", "reject"]
 
 @click.command("send")
 @click.option(
-    "--key", metavar="ID", help="The request's own id: the same key is the same turn, however often sent."
+    "--key",
+    metavar="ID",
+    callback=as_text,
+    help="The request's own id: the same key is the same turn, however often sent.",
 )
 @click.option(
     "--when-busy",
@@ -45,7 +48,8 @@ def send_command(session: str, prompt: str, key: str | None, when_busy: WhenBusy
     """
     text = read_prompt(prompt)
     screen = Screen(os.environ, as_json=as_json)
-    asyncio.run(_send(loaded_config(screen), screen, session, Input(text, key, when_busy)))
+    given = Input(text, key, when_busy)
+    run_async(screen, _send(loaded_config(screen), screen, session, given))
 
 
 class Input:

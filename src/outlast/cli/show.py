@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from outlast.cli.contact import open_client
 from outlast.cli.last_words import last_words
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
+from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 from outlast.cli.text import failure_lines, first_line, receipt_line, short, takeover_line
 from outlast.cli.times import clock_time, local_time
@@ -34,7 +34,7 @@ def show_command(session: str, as_json: bool) -> None:
     before the fault, names that, and exits 5.
     """
     screen = Screen(os.environ, as_json=as_json)
-    view, fault = asyncio.run(_view(loaded_config(screen), session))
+    view, fault = run_async(screen, _view(loaded_config(screen), session))
     if as_json:
         shape = view.to_json()
         if fault is not None:

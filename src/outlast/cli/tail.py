@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from outlast.cli.contact import open_client
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
+from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 from outlast.cli.text import first_line, record_summary
 from outlast.cli.times import local_time
@@ -36,7 +36,8 @@ def tail_command(session: str, after: int, follow: bool, internal: bool, as_json
     written is printed without its body.
     """
     screen = Screen(os.environ, as_json=as_json)
-    asyncio.run(_tail(loaded_config(screen), session, Tail(screen, after, follow=follow, internal=internal)))
+    told = Tail(screen, after, follow=follow, internal=internal)
+    run_async(screen, _tail(loaded_config(screen), session, told))
 
 
 class Tail:

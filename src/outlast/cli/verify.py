@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from outlast.cli.contact import open_client
 from outlast.cli.exits import Exit
 from outlast.cli.options import json_option, not_empty
 from outlast.cli.output import Screen, visible
+from outlast.cli.running import run_async
 from outlast.cli.sealing import SealShown, default_key_file, given_head, kept_seal, looked_at, read_key
 from outlast.cli.stored import loaded_config
 from outlast.cli.ticking import Ticking
@@ -79,7 +79,7 @@ def verify_command(session: str | None, every: bool, head: str | None, key: str 
     asked = Asked(screen, None if head is None else Path(head), Path(key) if key else default_key_file())
     if key is not None and read_key(asked.key_file) is None:
         raise UsageError(f"there is no key {key}")
-    return asyncio.run(_verify(loaded_config(screen), session, asked))
+    return run_async(screen, _verify(loaded_config(screen), session, asked))
 
 
 class Asked:

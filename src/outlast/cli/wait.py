@@ -16,6 +16,7 @@ from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.owners import heard
 from outlast.cli.present import way_back_command
+from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 from outlast.errors import SessionNotFoundError
 
@@ -40,7 +41,7 @@ def wait_command(session: str, as_json: bool) -> int:
     Exits 6 when it waits for an answer, 1 when there is work left and nobody runs it.
     """
     screen = Screen(os.environ, as_json=as_json)
-    return asyncio.run(_wait(loaded_config(screen), screen, session))
+    return run_async(screen, _wait(loaded_config(screen), screen, session))
 
 
 async def _wait(config: Config, screen: Screen, name: str) -> int:

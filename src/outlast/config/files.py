@@ -86,7 +86,10 @@ def user_path(environ: Mapping[str, str], home: Path | None) -> Path | None:
 def read_project_file(workspace: str) -> ConfigFile | None:
     """The nearest `outlast.toml` in the workspace or above it. One that cannot be read says so by its
     `problem`; in a folder above, which is not ours to read, it says nothing about this workspace."""
-    folder = Path(os.path.realpath(workspace))
+    try:
+        folder = Path(os.path.realpath(workspace))
+    except FileNotFoundError:  # the current folder was deleted: nothing lies in it
+        return None
     for candidate in (folder, *folder.parents):
         path = candidate / PROJECT_FILE
         try:

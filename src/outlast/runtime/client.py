@@ -13,7 +13,7 @@ from outlast.ids import new_id
 from outlast.runtime.actor import SessionActor
 from outlast.runtime.backing import Delta
 from outlast.runtime.handles import Session
-from outlast.runtime.home import absolute
+from outlast.runtime.home import absolute, here
 from outlast.store.contract import Store
 from outlast.store.url import default_url, open_store
 
@@ -28,10 +28,18 @@ class Client:
         self._url = url or default_url(os.environ)
         self._label = label
         self._pid = os.getpid()
+        self._entered = False
         self._store: Store | None = None
 
     async def __aenter__(self) -> Client:
-        self._store = await open_store(self._url, label=self._label)
+        if self._entered:
+            raise UsageError("this client is open already", hint="connect another one")
+        self._entered = True
+        try:
+            self._store = await open_store(self._url, label=self._label)
+        except BaseException:
+            self._entered = False
+            raise
         return self
 
     async def __aexit__(
@@ -42,6 +50,7 @@ class Client:
     async def close(self) -> None:
         """End it; what was sent stays sent."""
         store, self._store = self._store, None
+        self._entered = False
         if store is not None:
             await store.close()
 
@@ -72,7 +81,7 @@ class Client:
         """Raises UsageError when the session would be new and no agent is named."""
         if agent is None:
             raise UsageError("a new session needs an agent", hint="pass agent=…")
-        return agent, workspace or str(Path.cwd())
+        return agent, workspace or here()
 
     def serving(self, session: str) -> bool:
         return False

@@ -6,7 +6,9 @@ import os
 import platform
 from pathlib import Path
 
+from outlast.errors import UsageError
 from outlast.faults import point
+from outlast.store.url import storable
 
 
 def machine_id() -> str:
@@ -43,6 +45,23 @@ def secret(folder: Path) -> bytes:
     return fresh
 
 
+_OTHER = "work in a folder whose path is"
+
+
 def absolute(workspace: str | Path | None) -> str | None:
-    """A workspace as it is kept: `~` is the home, a relative path is meant from the current folder."""
-    return None if workspace is None else str(Path(workspace).expanduser().absolute())
+    """A workspace as it is kept: `~` is the home, a relative path is meant from the current folder. Raises
+    UsageError, InputError for a path that cannot be stored."""
+    if workspace is None:
+        return None
+    path = Path(workspace).expanduser()
+    return str(storable(path if path.is_absolute() else Path(here(), path), "the workspace", _OTHER))
+
+
+def here() -> str:
+    """The current folder. Raises UsageError where it was deleted, InputError as `absolute`."""
+    try:
+        return str(storable(Path.cwd(), "the current folder", _OTHER))
+    except FileNotFoundError:
+        raise UsageError(
+            "the current folder is not there any more", hint="go to another one, or name the workspace"
+        ) from None

@@ -27,7 +27,7 @@ from outlast.restore.plan import RestorePlan
 from outlast.runtime.actor import SessionActor
 from outlast.runtime.backing import Delta
 from outlast.runtime.handles import Session
-from outlast.runtime.home import absolute, machine_id, secret
+from outlast.runtime.home import absolute, here, machine_id, secret
 from outlast.runtime.policy import GateChoice, ask, policy_of
 from outlast.store.contract import Store
 from outlast.store.url import default_url, open_store
@@ -59,6 +59,7 @@ class Runtime:
         self._default_agent = default_agent
         self._label = label
         self._pid = os.getpid()
+        self._entered = False
         self._store: Store | None = None
         self._actors: dict[str, SessionActor] = {}
         self._claims: dict[str, asyncio.Task[SessionActor]] = {}
@@ -68,13 +69,21 @@ class Runtime:
 
     async def __aenter__(self) -> Runtime:
         self._check_fork()
-        self._store = await open_store(self._url, label=self._label)
+        if self._entered:
+            raise UsageError("this Runtime is open already", hint="make another one")
+        self._entered = True
+        try:
+            self._store = await open_store(self._url, label=self._label)
+        except BaseException:
+            self._entered = False
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         store, self._store = self._store, None
+        self._entered = False
         begun = [*self._claims.values(), *self._serving.values()]
         for task in begun:
             task.cancel()
@@ -237,7 +246,7 @@ class Runtime:
                 raise AgentNotFoundError(f"no agent was named, configured: {known}", hint="pass agent=…")
             name = next(iter(self._agents))
         self._resolve(name)
-        return name, workspace or str(Path.cwd())
+        return name, workspace or here()
 
     def serving(self, session: str) -> bool:
         return self.actor(session) is not None or session in self._claims or session in self._serving

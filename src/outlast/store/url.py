@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outlast.errors import UsageError
+from outlast.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from outlast.store.contract import Store
@@ -52,7 +52,8 @@ def accept_restored(url: str) -> int:
 
 
 def database_path(url: str, environ: Mapping[str, str]) -> Path:
-    """The database file that a `sqlite:` address names. Raises UsageError for any other address."""
+    """The database file that a `sqlite:` address names. Raises UsageError for any other address, InputError
+    for a file that no record could name."""
     scheme, separator, _ = url.partition(":")
     if url.startswith(_MEMORY):
         raise UsageError(
@@ -77,9 +78,9 @@ def database_path(url: str, environ: Mapping[str, str]) -> Path:
                 f"a {mark!r} in a store's address needs its escaped form",
                 hint=f"write %{ord(mark):02X} for it",
             )
-    if path.startswith("/~/"):
-        return home(environ) / _decoded(path[3:])
-    return Path(_decoded(path))
+    file = home(environ) / _decoded(path[3:]) if path.startswith("/~/") else Path(_decoded(path))
+    storable(Path(os.path.realpath(file)), "the store", "name another by OUTLAST_STATE_DIR or OUTLAST_STORE")
+    return file
 
 
 def sqlite_url(database: str | os.PathLike[str]) -> str:
@@ -87,8 +88,17 @@ def sqlite_url(database: str | os.PathLike[str]) -> str:
     return _PREFIX + escaped(Path(database).absolute())
 
 
+def storable(path: Path, what: str, hint: str) -> Path:
+    """`path`, if records can name it: they hold text. Raises InputError for one that is not UTF-8."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"the path of {what} is not valid UTF-8: {str(path)!r}", hint=hint) from None
+    return path
+
+
 def escaped(path: Path) -> str:
-    """A path for an address: so any file name goes through, also one that is no valid UTF-8."""
+    """A path for an address, byte by byte."""
     return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in os.fsencode(path))
 
 

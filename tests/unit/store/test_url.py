@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from outlast.errors import UsageError
+from outlast.errors import InputError, UsageError
 from outlast.store.url import database_path, default_url, home, open_store, sqlite_url, state_dir
 
 HOME = {"HOME": "/home/me"}
@@ -69,10 +69,32 @@ def test_a_store_within_one_process_has_no_file_that_a_command_could_open() -> N
         database_path("memory://x", HOME)
 
 
-@given(st.binary(min_size=1).filter(lambda raw: b"\x00" not in raw and raw.strip(b"/.") != b""))
-def test_every_file_has_an_address_that_names_it(raw: bytes) -> None:
-    path = Path("/r") / os.fsdecode(raw.strip(b"/"))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
+def test_every_file_whose_name_is_text_has_an_address_that_names_it(name: str) -> None:
+    assume(name.strip("/.") != "")
+    path = Path("/r") / name.strip("/")
     assert database_path(sqlite_url(path), {}) == path
+
+
+@pytest.mark.parametrize("url", ["sqlite:///caf%E9/x.db", "sqlite:///~/caf%E9.db", "sqlite:///caf\udce9.db"])
+def test_a_file_that_no_record_could_name_is_refused(url: str) -> None:
+    with pytest.raises(InputError, match="not valid UTF-8"):
+        database_path(url, HOME)
+
+
+@pytest.mark.parametrize("name", ["OUTLAST_STATE_DIR", "XDG_STATE_HOME", "HOME"])
+def test_a_state_folder_that_no_record_could_name_is_refused(name: str) -> None:
+    environ = HOME | {name: "/caf\udce9"}
+    with pytest.raises(InputError, match="not valid UTF-8"):
+        database_path(default_url(environ), environ)
+
+
+def test_a_link_to_a_folder_that_no_record_could_name_is_refused(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    (tmp_path / "link").symlink_to(odd)
+    with pytest.raises(InputError, match="not valid UTF-8"):
+        database_path(sqlite_url(tmp_path / "link" / "x.db"), HOME)
 
 
 def test_the_state_folder_is_the_first_that_is_named() -> None:
