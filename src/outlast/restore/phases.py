@@ -7,7 +7,7 @@ begins. A new capability is a new fact, a new plan item and a new phase in the t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -22,19 +22,19 @@ from outlast.errors import (
     UnsupportedRecordError,
 )
 from outlast.ids import new_id
-from outlast.journal import Journal, load
+from outlast.journal import Journal
 from outlast.keep import Claim, KeepError, ShimGoneError
 from outlast.records.envelope import Draft
 from outlast.records.types import Fence, RestoreDone, RestoreErrored, RestoreStarted
 from outlast.restore.facts import Facts
 from outlast.restore.plan import RestorePlan, plan
-from outlast.restore.probe import Resolve, fence_agents, generation_of, probe_facts
+from outlast.restore.probe import fence_agents, generation_of, probe_facts
 from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending, stop_asked_for
 from outlast.restore.start import first_records
+from outlast.restore.surroundings import Surroundings, hosting_for, look
 from outlast.state.model import State
-from outlast.store.contract import AcquireOptions, Lease, Store
+from outlast.store.contract import AcquireOptions, Lease
 from outlast.turns import launch
-from outlast.turns.conversation import GatePolicy
 from outlast.turns.driver import LoopDriver
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
@@ -42,18 +42,6 @@ from outlast.turns.report import report
 
 FAREWELL = 2.0
 """Seconds for RestoreErrored to be appended before ownership is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a restore uses of the process around it."""
-
-    store: Store
-    resolve: Resolve
-    policy: GatePolicy
-    environ: Mapping[str, str]
-    machine: str
-    secret: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,31 +385,6 @@ def _as_restore_error(error: Exception, phase: Phase, session: str) -> Exception
     message = error.message if isinstance(error, OutlastError) else str(error)
     hint = error.hint if isinstance(error, OutlastError) else None
     return RestoreError(message, kind=phase.kind, phase=phase.name, hint=hint, session_id=session)
-
-
-async def look(around: Surroundings, session: str) -> RestorePlan:
-    """The plan of a restore as things are: read-only, no lease, no floor raised."""
-    loaded = await load(around.store, session)
-    state = loaded.state
-    pending = await around.store.pending(session)
-    if state.seq == 0 and not pending:
-        raise SessionNotFoundError(f"there is no session {session}", session_id=session)
-    claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
-    facts = await probe_facts(state, len(pending), hosting_for(around, state, claim), around.resolve)
-    return plan(state, replace(facts, verified_from=loaded.verified_from))
-
-
-def hosting_for(around: Surroundings, state: State, claim: Claim) -> Hosting:
-    """Where the session's agents run on this machine."""
-    return Hosting(
-        session=state.session,
-        workspace=state.workspace,
-        folders=around.store.folder / "agents",
-        claim=claim,
-        machine=around.machine,
-        secret=around.secret,
-        environ=around.environ,
-    )
 
 
 __all__ = ["PHASES", "Phase", "RestoreRequest", "Restored", "Surroundings", "look", "restore"]

@@ -1,0 +1,53 @@
+"""What a restore uses of the process around it; and the look around that changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from outlast.errors import SessionNotFoundError
+from outlast.journal import load
+from outlast.keep import Claim
+from outlast.restore.plan import RestorePlan, plan
+from outlast.restore.probe import Resolve, probe_facts
+from outlast.state.model import State
+from outlast.store.contract import Store
+from outlast.turns.conversation import GatePolicy
+from outlast.turns.hosting import Hosting
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a restore uses of the process around it."""
+
+    store: Store
+    resolve: Resolve
+    policy: GatePolicy
+    environ: Mapping[str, str]
+    machine: str
+    secret: bytes
+
+
+async def look(around: Surroundings, session: str) -> RestorePlan:
+    """The plan of a restore as things are: read-only, no lease, no floor raised."""
+    loaded = await load(around.store, session)
+    state = loaded.state
+    pending = await around.store.pending(session)
+    if state.seq == 0 and not pending:
+        raise SessionNotFoundError(f"there is no session {session}", session_id=session)
+    claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
+    facts = await probe_facts(state, len(pending), hosting_for(around, state, claim), around.resolve)
+    return plan(state, replace(facts, verified_from=loaded.verified_from))
+
+
+def hosting_for(around: Surroundings, state: State, claim: Claim) -> Hosting:
+    """Where the session's agents run on this machine."""
+    return Hosting(
+        session=state.session,
+        workspace=state.workspace,
+        folders=around.store.folder / "agents",
+        claim=claim,
+        machine=around.machine,
+        secret=around.secret,
+        environ=around.environ,
+    )
