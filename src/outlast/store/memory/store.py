@@ -8,6 +8,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Self
 
 from outlast import clock
 from outlast.errors import FencedError, LeaseHeldError, UsageError
@@ -74,7 +75,8 @@ class MemoryStore:
         self.incarnation = uuid.uuid4().hex
         self.store_id = tables.store_id
         self.folder = tables.folder
-        self._tables = tables
+        self.tables = tables
+        """What is stored, for tests that look or reach behind the contract."""
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self._closed = False
@@ -83,19 +85,24 @@ class MemoryStore:
         tables.join(self.incarnation, label, self._told)
 
     @classmethod
-    def open(cls, url: str, label: str) -> MemoryStore:
-        """`memory://` is a new store, `memory://NAME` the one of that name in this process. Raises UsageError
-        for another address."""
+    def open(cls, url: str, label: str) -> Self:
+        """`memory://` is a new store, `memory://NAME` the one of that name here. Raises as `check`."""
+        cls.check(url)
+        name = url.removeprefix(_PREFIX)
+        tables = _named.get(name) or Tables()
+        if name:
+            tables = _named.setdefault(name, tables)
+        return cls(url, label, tables)
+
+    @staticmethod
+    def check(url: str) -> None:
+        """Raises UsageError for what is no address of a store in memory."""
         name = url.removeprefix(_PREFIX)
         if not url.startswith(_PREFIX) or (name and not _NAME.fullmatch(name)):
             raise UsageError(
                 "a memory address is memory:// or memory://NAME",
                 hint="a name is letters, digits, dots, dashes and underscores",
             )
-        tables = _named.get(name) or Tables()
-        if name:
-            tables = _named.setdefault(name, tables)
-        return cls(url, label, tables)
 
     # --- ledger ---
 
@@ -198,12 +205,12 @@ class MemoryStore:
 
     async def close(self) -> None:
         if os.getpid() == self._pid and not self._closed:
-            self._tables.leave(self.incarnation)
+            self.tables.leave(self.incarnation)
             self._end()
 
     def vanish(self) -> None:
         """For tests: end as a killed process does. Nothing is given back, and nobody is told."""
-        self._tables.vanish(self.incarnation)
+        self.tables.vanish(self.incarnation)
         self._end()
 
     def _end(self) -> None:
@@ -226,7 +233,7 @@ class MemoryStore:
             raise refusals.forked()
         if self._closed:
             raise refusals.closed()
-        return self._tables
+        return self.tables
 
     @contextmanager
     def _losing(self, lease: Lease) -> Iterator[None]:
@@ -242,10 +249,10 @@ class MemoryStore:
         try:
             self._loop.call_soon_threadsafe(self._heard, name)
         except RuntimeError:  # the loop is closed: nobody waits there any more
-            self._tables.vanish(self.incarnation)
+            self.tables.vanish(self.incarnation)
 
     def _heard(self, name: str | None) -> None:
-        if self._tables.is_dead(self.incarnation):
+        if self.tables.is_dead(self.incarnation):
             self._lose_all("fenced")
         self._ring(name)
 

@@ -44,7 +44,7 @@ class Blobs:
         """Durable when it returns. Putting what is there refreshes its time, so that a collection that runs
         meanwhile keeps it. Raises StoreFullError."""
         digest = hashlib.sha256(data).hexdigest()
-        path = self._path(digest)
+        path = self.path(digest)
         try:
             if not self._refreshed(path, data):
                 self._write(path, data)
@@ -96,7 +96,7 @@ class Blobs:
     def get(self, digest: str) -> bytes:
         """Raises IntegrityError when it is missing or not what its name says."""
         try:
-            data = self._path(digest).read_bytes()
+            data = self.path(digest).read_bytes()
         except FileNotFoundError as error:
             raise refusals.bad_blob(digest, "missing") from error
         except OSError as error:
@@ -105,7 +105,8 @@ class Blobs:
             raise refusals.bad_blob(digest, "changed")
         return data
 
-    def _path(self, digest: str) -> Path:
+    def path(self, digest: str) -> Path:
+        """Raises UsageError for what is no digest."""
         refusals.require_digest(digest)
         return self._folder / digest[:2] / digest
 

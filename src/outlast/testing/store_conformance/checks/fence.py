@@ -1,0 +1,150 @@
+"""An owner that was replaced while it lived writes nothing any more, by no way."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from outlast.errors import FencedError, LeaseHeldError, OutlastError, StoreError
+from outlast.store.contract import AcquireOptions, Lease, Snapshot, Store, Tip
+from outlast.testing.store_conformance.check import Subject
+from outlast.testing.store_conformance.expect import (
+    UnsupportedError,
+    begun,
+    equal,
+    holds,
+    refused,
+    soon,
+    until,
+)
+from outlast.testing.store_conformance.harness import Harness
+from outlast.testing.store_conformance.material import (
+    admit,
+    append,
+    batch,
+    entry,
+    outcome_of,
+    pending,
+    read_all,
+)
+
+SUBJECT = Subject("fence")
+
+TAKE_OVER = AcquireOptions(take_over=True)
+
+
+@SUBJECT.check
+async def an_owner_is_taken_over_when_told_to_and_its_successor_goes_on(harness: Harness) -> None:
+    old, new, name = await harness.open("old"), await harness.open("new"), harness.name()
+    lease = await old.acquire(name)
+    await append(old, lease, 2)
+    try:
+        successor = await new.acquire(name, TAKE_OVER)
+    except LeaseHeldError as error:
+        raise UnsupportedError(f"the owner cannot be taken over from here: {error.message}") from error
+    holds(successor.epoch > lease.epoch, "the epoch has risen")
+    with refused(StoreError, "an append of the old owner"):
+        await append(old, lease)
+    equal(await append(new, successor), 3, "the successor's tip")
+
+
+@SUBJECT.check
+async def nobody_takes_over_from_himself(harness: Harness) -> None:
+    store, name = await harness.open(), harness.name()
+    lease = await store.acquire(name)
+    with refused(LeaseHeldError, "a take-over from oneself"):
+        await store.acquire(name, TAKE_OVER)
+    equal(await append(store, lease), 1, "the owner's next tip")
+
+
+async def _evicted(harness: Harness, names: list[str]) -> tuple[Store, list[Lease], Store, list[Lease]]:
+    """An owner of all these sessions lives, and another one has taken them over."""
+    old, new = await harness.open("old"), harness.closed_later(await harness.start_evictor())
+    leases = [await old.acquire(name) for name in names]
+    taken = [await new.acquire(name, TAKE_OVER) for name in names]
+    return old, leases, new, taken
+
+
+@SUBJECT.check
+async def a_replaced_owner_is_refused_for_good_in_all_its_sessions(harness: Harness) -> None:
+    names = [harness.name(), harness.name()]
+    old, leases, new, taken = await _evicted(harness, names)
+    for lease, successor in zip(leases, taken, strict=True):
+        with refused(FencedError, "an append of the old owner"):
+            await append(old, lease)
+        holds(lease.lost.is_set(), "its lease is lost")
+        equal(await append(new, successor), 1, "the successor's tip")
+    if old.scope == "machine":
+        with refused(FencedError, "a new lease of an incarnation that was declared dead"):
+            await old.acquire(harness.name())
+
+
+def _writes(store: Store, lease: Lease, tip: Tip) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Every way in which an owner writes."""
+    name, seq = lease.name, tip.seq + 1
+    snapshot = Snapshot(name, tip.seq, tip.chain, 1, b"d" * 32, b"stale")
+    return {
+        "append": lambda: store.append(batch(lease, tip)),
+        "settlement": lambda: store.append(batch(lease, tip, settle=("r",))),
+        "catalog": lambda: store.append(batch(lease, tip, catalog=entry(name, seq, title="stale"))),
+        "snapshot": lambda: store.put_snapshot(snapshot, lease),
+    }
+
+
+@SUBJECT.check
+async def a_refusal_in_one_place_shuts_the_lease_in_all(harness: Harness) -> None:
+    for first in ("append", "settlement", "catalog", "snapshot"):
+        name = harness.name()
+        old, [lease], new, [taken] = await _evicted(harness, [name])
+        await admit(new, name, "r")
+        await append(new, taken)
+        writes = _writes(old, lease, await new.tip(name))
+        for way in (first, *writes):
+            with refused(FencedError, f"{way} of the old owner, {first} first"):
+                await writes[way]()
+            equal((lease.lost.is_set(), lease.reason), (True, "fenced"), "lost, and why")
+        equal((await pending(new, name), await new.snapshots(name)), (["r"], []), "what waits, snapshots")
+        row = await new.listed(name)
+        holds(row is not None and row.entry.title != "stale", "the catalog has nothing of the old owner")
+        equal(await append(new, taken, settle=("r",)), 2, "the successor's tip")
+        holds(not taken.lost.is_set(), "the successor has lost nothing")
+
+
+@SUBJECT.check
+async def a_replaced_owner_hears_of_it_without_writing(harness: Harness) -> None:
+    _, [lease], _, _ = await _evicted(harness, [harness.name()])
+    await soon(lease.lost.wait(), "the old owner's lease is lost")
+    equal(lease.reason, "fenced", "why")
+
+
+@SUBJECT.check
+async def no_record_of_an_epoch_follows_one_of_a_higher_epoch(harness: Harness) -> None:
+    """The old owner writes as fast as it can while it is replaced."""
+    name = harness.name()
+    old, new = await harness.open("old"), harness.closed_later(await harness.start_evictor())
+    lease = await old.acquire(name)
+    acknowledged: list[int] = []
+
+    async def write() -> OutlastError:
+        while True:
+            found = await outcome_of(append(old, lease))
+            if isinstance(found, FencedError):
+                return found
+            if isinstance(found, int):
+                acknowledged.append(found)
+
+    async def at_it() -> bool:
+        return len(acknowledged) >= 5
+
+    async with begun(write()) as writing:
+        await until(at_it, "the old owner writes")
+        successor = await new.acquire(name, TAKE_OVER)
+        for _ in range(5):
+            await append(new, successor)
+        await soon(writing, "the old owner is refused")
+    rows = await read_all(new, name)
+    epochs = [row.epoch for row in rows]
+    equal(epochs, sorted(epochs), "the epochs in the order of the journal")
+    equal([row.seq for row in rows], list(range(1, len(rows) + 1)), "the journal")
+    equal(epochs.count(successor.epoch), 5, "records of the successor")
+    of_old = epochs.count(lease.epoch)
+    equal(acknowledged, list(range(1, of_old + 1)), "what the old owner was told, and what is there of it")
