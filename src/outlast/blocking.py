@@ -20,8 +20,8 @@ from outlast.restore.plan import RestorePlan
 from outlast.runtime import handles
 from outlast.runtime.client import Client
 from outlast.runtime.outcome import Outcome
-from outlast.runtime.policy import ask
-from outlast.runtime.runtime import OnGate, Runtime
+from outlast.runtime.policy import OnGate, ask
+from outlast.runtime.runtime import Runtime
 from outlast.runtime.view import Gate, View
 
 B = TypeVar("B", bound=Runtime | Client)

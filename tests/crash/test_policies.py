@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import outlast
 from outlast.agents import Command
+from outlast.errors import UsageError
 from outlast.journal import read_records
 from outlast.records.envelope import Record
 from outlast.records.types import GateOpened, GateResolved
@@ -57,6 +60,54 @@ async def test_a_gate_whose_policy_fails_is_left_to_a_person_and_the_failure_is_
     assert caplog.text.count("ValueError") == 1
     assert "a person has to answer it" in caplog.text
     assert "sk-" not in caplog.text
+
+
+async def cancels_itself(gate: GateOpened) -> str | None:
+    raise asyncio.CancelledError
+
+
+def spoils_the_question(gate: GateOpened) -> str | None:
+    gate.choices.clear()
+    return "no such choice"
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (lambda gate: "allow", "which the gate does not have"),
+        (lambda gate: True, "chose True"),
+        (lambda gate: [gate], "which the gate does not have"),
+        (cancels_itself, "cancelled by something of its own"),
+        (spoils_the_question, "no such choice"),
+    ],
+    ids=["unknown", "no text", "a list", "cancelled", "changed question"],
+)
+async def test_an_answer_that_is_none_leaves_the_gate_to_a_person(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, policy: Any, told: str
+) -> None:
+    async with owner(tmp_path, policy) as session:
+        turn = await session.send(ASKS, agent="a")
+        await session.answer(await gate_of(session), "allow_once", by="ann")
+        assert (await turn.result()).text == "g=allow_once"
+        assert await resolutions(session) == [("answered", "allow_once")]
+    assert told in caplog.text
+    assert "a person has to answer it" in caplog.text
+
+
+class Choices(StrEnum):
+    ONCE = "allow_once"
+
+
+async def test_a_choice_that_equals_one_of_the_gates_is_that_one(tmp_path: Path) -> None:
+    async with owner(tmp_path, lambda gate: Choices.ONCE) as session:
+        turn = await session.send(ASKS, agent="a")
+        assert (await turn.result()).text == "g=allow_once"
+        assert await resolutions(session) == [("policy", "allow_once")]
+
+
+async def test_what_cannot_be_called_is_refused_at_once() -> None:
+    with pytest.raises(UsageError, match=r"outlast\.allow"):
+        outlast.Runtime("memory://", on_gate="allow")  # type: ignore[arg-type]
 
 
 async def test_an_owner_that_comes_later_decides_the_gates_that_are_open(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -21,25 +21,23 @@ from outlast.errors import (
     UsageError,
 )
 from outlast.ids import new_id
-from outlast.records.types import GateOpened
 from outlast.restore.phases import Restored, RestoreRequest, Surroundings, look, restore
 from outlast.restore.plan import RestorePlan
 from outlast.runtime.actor import SessionActor
 from outlast.runtime.backing import Delta
 from outlast.runtime.handles import Session
 from outlast.runtime.home import absolute, here, machine_id, secret
-from outlast.runtime.policy import GateChoice, ask, policy_of
+from outlast.runtime.policy import OnGate, ask, policy_of
 from outlast.store.contract import Store
 from outlast.store.url import default_url, open_store
-
-OnGate = Callable[[GateOpened], GateChoice | Awaitable[GateChoice]]
 
 
 class Runtime:
     """Owns sessions and runs their agents.
 
     `url` names the store (None: the default one), `agents` the agents by the name that journals record,
-    `on_gate` who decides permissions: `outlast.ask` (a person, the default), `allow`, `deny` or a callable.
+    `on_gate` who decides permissions: `outlast.ask` (a person, the default), `allow`, `deny` or a callable;
+    where that fails, or chooses what the gate does not have, a person has to answer and the log says why.
     Used as `async with`: leaving it detaches, agents live on under their shims. A fork of the process
     poisons it in the child: every use raises ForkedError.
     """

@@ -1,0 +1,77 @@
+"""What the library has to say beside the work reaches standard error in the command's own form."""
+
+import asyncio
+import json
+import logging
+import warnings
+from collections.abc import Mapping
+
+import pytest
+from tests.cli.support import Ran, Shell
+
+from outlast.cli.output import Screen
+from outlast.cli.present import JsonPresenter
+from outlast.cli.running import run_async
+from outlast.runtime.backing import Delta
+from outlast.store.url import open_store
+
+FAILS_TWICE = "restore.done.before_append=raise:ENOSPC,restore.errored.before_append=raise:ENOSPC"
+TOLD = "a restore that failed could not be taken back whole"
+
+
+def failing(shell: Shell, *options: str) -> Ran:
+    """A run whose restore fails, and whose taking back fails too."""
+    shell.run("run", "-a", "scripted", "--session", "s", "one")
+    environ: Mapping[str, str] = {
+        **shell.environ, "OUTLAST_FAULTS": FAILS_TWICE, "OUTLAST_FAULTS_TESTING": "1",
+    }  # fmt: skip
+    return shell.process("run", "--session", "s", *options, "two", environ=environ)
+
+
+def test_with_json_it_is_a_notice_among_lines_of_json(shell: Shell) -> None:
+    ran = failing(shell, "--json")
+    lines = [json.loads(line) for line in ran.err.splitlines()]
+    (notice,) = [line["notice"] for line in lines if "notice" in line]
+    assert TOLD in notice
+
+
+def test_for_people_it_is_one_line(shell: Shell) -> None:
+    ran = failing(shell)
+    (line,) = [line for line in ran.err.splitlines() if TOLD in line]
+    assert line.startswith("outlast: ")
+    assert "Traceback" not in ran.err
+
+
+def test_with_debug_its_traceback_is_shown(shell: Shell) -> None:
+    assert "Traceback" in failing(shell, "--debug").err
+
+
+def test_warnings_and_the_event_loops_complaints_are_notices_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            for captured in (False, True):  # anew: the block has put the usual printer back
+                logging.captureWarnings(captured)
+            warnings.warn("an old way", UserWarning, stacklevel=1)
+        context = {"message": "a callback failed", "exception": ValueError("here\nand there")}
+        asyncio.get_running_loop().call_exception_handler(context)
+
+    run_async(Screen({}, as_json=True), work())
+    err = [json.loads(line)["notice"] for line in capsys.readouterr().err.splitlines()]
+    assert "an old way" in err[0]
+    assert err[1] == "outlast: a callback failed: ValueError: here\nand there"
+
+
+async def test_what_an_agent_says_of_its_own_state_is_a_notice_with_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = await open_store("memory://")
+    presenter = JsonPresenter(Screen({}, as_json=True), store)
+    presenter.delta(Delta("t", "words that are not durable yet"))
+    presenter.delta(Delta("t", "it waits for the network", notice=True))
+    await store.close()
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert [json.loads(line) for line in told.err.splitlines()] == [{"notice": "it waits for the network"}]

@@ -1,0 +1,77 @@
+"""Handles of sessions that nobody owns, and of runtimes that are opened in the wrong way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import outlast
+from outlast.errors import InputError, OutlastError, UsageError
+from outlast.runtime.handles import Answer
+from outlast.store.url import sqlite_url
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("OUTLAST_STATE_DIR", str(tmp_path / "state"))
+    return sqlite_url(tmp_path / "state" / "outlast.db")
+
+
+async def test_an_answer_to_a_question_that_never_was_admits_nothing(url: str) -> None:
+    async with outlast.connect(url) as client:
+        session = client.session("s")
+        await session.send("hi", agent="a")
+        assert await session.answer("no such question", "allow_once") == Answer("gone")
+        assert [entry.kind for entry in await client.store.pending("s")] == ["input"]
+
+
+async def test_a_runtime_is_open_once_at_a_time(url: str) -> None:
+    runtime = outlast.Runtime(url)
+    async with runtime:
+        with pytest.raises(UsageError, match="open already"):
+            await runtime.__aenter__()
+        assert (await runtime.store.tip("s")).seq == 0
+    async with runtime:
+        assert runtime.store
+
+
+async def test_a_client_is_open_once_at_a_time(url: str) -> None:
+    async with outlast.connect(url) as client:
+        with pytest.raises(UsageError, match="open already"):
+            await client.__aenter__()
+        assert (await client.store.tip("s")).seq == 0
+
+
+async def test_a_runtime_that_could_not_be_opened_may_be_opened_later(tmp_path: Path, url: str) -> None:
+    (tmp_path / "state").write_text("in the way")
+    runtime = outlast.Runtime(url)
+    with pytest.raises(OutlastError):
+        await runtime.__aenter__()
+    (tmp_path / "state").unlink()
+    async with runtime:
+        assert runtime.store
+
+
+async def test_a_workspace_that_no_record_could_name_is_refused(url: str) -> None:
+    async with outlast.connect(url) as client:
+        with pytest.raises(InputError, match="the workspace is not valid UTF-8"):
+            client.session("s", workspace="/caf\udce9")
+
+
+async def test_a_current_folder_that_was_deleted_is_named(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    async with outlast.connect(url) as client:
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        try:
+            with pytest.raises(UsageError, match="current folder is not there"):
+                await client.session("s").send("hi", agent="a")
+            with pytest.raises(UsageError, match="current folder is not there"):
+                client.session("s", workspace="below")
+        finally:
+            monkeypatch.chdir(tmp_path)
+        assert await client.store.pending("s") == []
