@@ -33,7 +33,7 @@ async def test_a_runtime_is_open_once_at_a_time(url: str) -> None:
             await runtime.__aenter__()
         assert (await runtime.store.tip("s")).seq == 0
     async with runtime:
-        assert runtime.store
+        assert (await runtime.store.tip("s")).seq == 0
 
 
 async def test_a_client_is_open_once_at_a_time(url: str) -> None:
@@ -50,7 +50,7 @@ async def test_a_runtime_that_could_not_be_opened_may_be_opened_later(tmp_path: 
         await runtime.__aenter__()
     (tmp_path / "state").unlink()
     async with runtime:
-        assert runtime.store
+        assert (await runtime.store.tip("s")).seq == 0
 
 
 async def test_a_workspace_that_no_record_could_name_is_refused(url: str) -> None:
