@@ -11,11 +11,11 @@ FUZZ_EXAMPLES ?= 20000
 export PYTHON
 
 # An environment whose interpreter is gone, or that stood in another folder, is made anew.
-STAMPS := $(addprefix $(VENV)/,.made .dev .package .types .agents)
+STAMPS := $(addprefix $(VENV)/,.made .dev .package .types .agents .bench)
 $(shell test -x $(PY) && test "$$(cat $(VENV)/.made)" = "$(CURDIR)" || rm -f $(STAMPS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format types bench fuzz docs venv agents lock clean
+.PHONY: help demo test test-all lint format types bench versus fuzz docs venv agents lock clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## */  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,8 +42,12 @@ types: venv $(VENV)/.types  ## strict types, over the package and its tests, and
 	$(PY) -m mypy
 	$(PY) scripts/check_public_types.py
 
-bench: venv      ## the figures of this machine
-	@for script in benchmarks/*.py; do echo "$$script"; $(VENV)/bin/python "$$script" || exit 1; done
+bench: venv $(VENV)/.bench  ## every budget, and the peers beside ours, measured on this machine: docs/performance.md
+	@status=0; $(PY) -m benchmarks --out docs/performance.json || status=$$?; \
+	$(PY) -m docs.make_performance && exit $$status
+
+versus: venv $(VENV)/.bench  ## what the peers do when they are killed or resumed twice, beside ours
+	$(PY) -m examples.versus
 
 fuzz: venv       ## the property tests, with many more examples (FUZZ_EXAMPLES)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest -m hypothesis --hypothesis-profile=fuzz --timeout=0 $(T)
@@ -52,6 +56,7 @@ docs: venv       ## the pictures and tables that the pages show
 	$(PY) docs/make_ladder.py
 	$(PY) docs/make_failures.py
 	$(PY) docs/make_cli.py
+	$(PY) -m docs.make_performance
 
 venv: $(VENV)/.package         ## .venv with the locked requirements and the package itself
 
@@ -78,4 +83,10 @@ $(VENV)/.package: pyproject.toml $(VENV)/.dev
 
 $(VENV)/.agents $(VENV)/.types: $(VENV)/.%: requirements/%.txt | $(VENV)/.package
 	$(PIP) install --quiet --require-hashes -r $<
+	@touch $@
+
+# The peers have an environment of their own: nothing of theirs comes between our requirements.
+$(VENV)/.bench: requirements/bench.txt | $(VENV)/.made
+	scripts/make-venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes -r $<
 	@touch $@

@@ -100,6 +100,12 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}") if abs(value) < 1000 else float(round(value))
 
 
+def number(value: float, unit: str = "") -> str:
+    """For people."""
+    shown = f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+    return f"{shown} {unit}".strip()
+
+
 def percentile(values: list[float], share: float) -> float:
     """The value below which `share` of the values lie."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.results import Figure, Plot, Report, load
+from benchmarks.results import Figure, Plot, Report, load, number
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,7 @@ def lines(report: Report) -> list[str]:
     width = max((len(figure.what) for figure in report.figures), default=0)
     shown = [f"{report.benchmark}: {report.seconds} s, load before {report.load_before}"]
     for figure in report.figures:
-        spread = f"  ({len(figure.runs)} runs: {min(figure.runs):g} to {max(figure.runs):g})"
-        shown.append(
-            f"  {figure.what:<{width}}  {figure.median:>12,g} {figure.unit}"
-            f"{spread if len(figure.runs) > 1 else ''}"
-        )
+        least, most = number(min(figure.runs)), number(max(figure.runs))
+        spread = f"  ({len(figure.runs)} runs: {least} to {most})" if len(figure.runs) > 1 else ""
+        shown.append(f"  {figure.what:<{width}}  {number(figure.median):>12} {figure.unit}{spread}")
     return shown + [f"  {note}" for note in report.notes]

@@ -214,8 +214,6 @@ def measure(options: Options) -> Findings:
         for mark in (500, marks[-1]):
             what = f"stored bytes, to content: {mark:,} turns of {2 * half:,} bytes"
             found.add(f"turns.bytes_{2 * half}_{mark}", what, "x", [by_mark[mark]])
-    lines = [Line("outlast", list(shares[HALF].items()))]
-    found.plots.append(Plot("stored-bytes", "Bytes stored for a byte of content", "turns", "x", lines, True))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     found.add("turns.peak_mib", "peak memory of the process", "MiB", [peak])
     found.notes.append(

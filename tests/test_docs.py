@@ -4,6 +4,8 @@ import re
 import runpy
 from pathlib import Path
 
+from docs import make_performance
+
 TESTS = Path(__file__).parent
 DOCS = TESTS.parent / "docs"
 ROADMAP = (DOCS / "roadmap.md").read_text(encoding="utf-8")
@@ -28,3 +30,12 @@ def test_what_the_roadmap_points_at_is_there() -> None:
     targets = re.findall(r"\]\(([^)]+)\)", ROADMAP)
     assert targets
     assert [target for target in targets if not (DOCS / target).exists()] == []
+
+
+def test_the_page_of_figures_and_its_pictures_are_drawn_from_what_was_measured() -> None:
+    results = make_performance.read()
+    stale = "run `make docs` and commit what it writes"
+    assert (DOCS / "performance.md").read_text(encoding="utf-8") == make_performance.page(results), stale
+    drawn = make_performance.pictures(results)
+    committed = {file.name: file.read_text(encoding="utf-8") for file in DOCS.glob("performance-*.svg")}
+    assert committed == drawn, stale
