@@ -88,8 +88,8 @@ async def _closed_gates(store: Store, session: str) -> list[str]:
     from outlast.journal import read_records
     from outlast.records.types import GateResolved
 
-    bodies = [record.body async for record in read_records(store, session)]
-    return [body.gate for body in bodies if isinstance(body, GateResolved)]
+    records = read_records(store, session, large="outline")
+    return [record.body.gate async for record in records if isinstance(record.body, GateResolved)]
 
 
 def _tell(screen: Screen, session: str, answer: Answer, detail: str = "") -> int:
