@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -261,3 +263,100 @@ def test_damage_goes_into_a_backup_and_is_named(two_turns: Shell, tmp_path: Path
     blob.unlink()
     ran = two_turns.run("backup", str(tmp_path / "again.tar"), "--json")
     assert (ran.code, ran.lines[0]["damage"]) == (5, [f"blob {blob.name} is missing"])
+
+
+# --- repair ---
+
+
+def test_repair_ends_the_journal_before_the_fault_and_keeps_the_rest(two_turns: Shell) -> None:
+    seq = seq_of_second_input(two_turns)
+    last = records(two_turns)
+    before = two_turns.run("tail", "s", "--json", "--internal").lines
+    change(two_turns, "UPDATE record SET at = at + 1 WHERE seq = ?", (seq,))
+    assert two_turns.run("run", "--session", "s", "third").code == 5
+    ran = two_turns.json("repair", "s")
+    assert (ran["repaired"], ran["kept"], ran["lost_to"]) == (True, seq - 1, last)
+    quarantine = Path(ran["quarantine"])
+    kept = [json.loads(line) for line in (quarantine / "rows.jsonl").read_text().splitlines()]
+    assert [row["seq"] for row in kept] == [{"integer": str(n)} for n in range(seq, last + 1)]
+    assert json.loads((quarantine / "about.json").read_text())["session"] == "s"
+    after = two_turns.run("tail", "s", "--json", "--internal").lines
+    assert after[: seq - 1] == before[: seq - 1]
+    assert [line["type"] for line in after[seq - 1 : seq + 1]] == ["Fence", "JournalRepaired"]
+    assert after[seq]["body"]["quarantine"] == quarantine.name
+    assert two_turns.json("verify", "s")["ok"]
+    assert two_turns.run("doctor").code == 0
+    again = two_turns.json("repair", "s")
+    assert again["repaired"] is False
+    assert two_turns.run("tail", "s", "--json", "--internal").lines == after
+    assert two_turns.run("run", "--session", "s", "third").code == 0
+
+
+def test_nothing_that_a_cut_leaves_undecided_runs_again_by_itself(two_turns: Shell) -> None:
+    """The second input's record stays, what became of it goes: only its effects know."""
+    done = two_turns.effects.read_text() if two_turns.effects.exists() else ""
+    (_, second) = two_turns.records("s", "TurnStarted")
+    change(two_turns, "UPDATE record SET at = at + 1 WHERE seq = ?", (second["seq"],))
+    ran = two_turns.json("repair", "s")
+    assert ran["parked"] == [second["turn"]]
+    assert two_turns.run("resume", "s").code in (0, 1)
+    assert len(two_turns.records("s", "TurnAttemptStarted")) == 1
+    assert (two_turns.effects.read_text() if two_turns.effects.exists() else "") == done
+    shown = two_turns.show("s")
+    assert [turn["outcome"] for turn in shown["turns"]] == ["done", "parked"]
+    assert "not known" in shown["turns"][1]["reason"]
+    assert two_turns.run("retry", "s", second["turn"]).code == 0
+    assert two_turns.run("resume", "s").code == 0
+    assert len(two_turns.records("s", "TurnAttemptStarted")) == 2
+
+
+def test_a_request_whose_record_is_gone_does_not_run_again_under_its_key(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "first").code == 0
+    assert shell.run("run", "--session", "s", "--key", "k", "second").code == 0
+    (accepted,) = (line for line in shell.records("s", "InputAccepted") if line["body"]["request_id"] == "k")
+    change(shell, "UPDATE record SET at = at + 1 WHERE seq = ?", (accepted["seq"],))
+    ran = shell.json("repair", "s")
+    assert ran["lost"] == ["k"]
+    sent = shell.run("run", "--session", "s", "--key", "k", "second", "--json")
+    assert (sent.lines[-1]["outcome"], sent.lines[-1]["stop_reason"]) == ("cancelled", "lost")
+    assert "not known" in shell.run("run", "--session", "s", "--key", "k", "second").err
+    assert len(shell.records("s", "TurnStarted")) == 1
+
+
+def test_a_session_that_is_owned_is_not_repaired(two_turns: Shell) -> None:
+    change(two_turns, "UPDATE record SET at = at + 1 WHERE seq = 5")
+    holder = """
+import asyncio, sys
+from outlast.store.contract import AcquireOptions
+from outlast.store.url import open_store
+async def main():
+    store = await open_store(sys.argv[1])
+    await store.acquire("s", AcquireOptions())
+    print("owned", flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", holder, two_turns.url],
+        env=two_turns.environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "owned\n"
+        ran = two_turns.run("repair", "s", "--json")
+        assert (ran.code, ran.error["error"]) == (4, "lease_held")
+    finally:
+        owner.kill()
+        owner.communicate()
+    assert two_turns.json("repair", "s")["repaired"]
+
+
+def test_a_journal_without_its_beginning_is_left_as_it_is(two_turns: Shell) -> None:
+    change(two_turns, "UPDATE record SET at = at + 1 WHERE seq = 2")
+    count = records(two_turns)
+    ran = two_turns.run("repair", "s", "--json")
+    assert (ran.code, ran.error["error"]) == (5, "integrity")
+    assert "nothing before it makes a session" in ran.error["message"]
+    assert records(two_turns) == count

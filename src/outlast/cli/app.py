@@ -45,6 +45,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "plan": CommandEntry("planning", "Show what a restore would do, and why; changes nothing."),
     "verify": CommandEntry("verify", "Check that a session's journal is what was stored."),
     "seal": CommandEntry("seal", "Seal a session's journal, so that a rewrite of it shows."),
+    "repair": CommandEntry("repair", "End a damaged journal before its fault; keep the rest in quarantine."),
     "backup": CommandEntry("backup", "Write the whole store to a file, while its owners work."),
     "agents": CommandEntry("agents", "List the agents that are here and what each can do."),
     "trust": CommandEntry("trust", "Let a folder's outlast.toml name programs."),

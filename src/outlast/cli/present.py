@@ -184,6 +184,8 @@ class TextPresenter:
             else:
                 self._note(f"the turn failed: {receipt_line(outcome.receipt)}")
                 self._explain(outcome.turn, outcome.receipt)
+        elif outcome.stop_reason == "lost":
+            self._note("a repair cut its record away: it is not known whether it was carried out")
         elif outcome.outcome == "cancelled":
             self._note("cancelled; the queue is held")
 

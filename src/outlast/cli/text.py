@@ -17,6 +17,7 @@ from outlast.records.types import (
     GateResolved,
     InputJoined,
     InputReturned,
+    JournalRepaired,
     Receipt,
     ReplyInterrupted,
     RestoreDone,
@@ -159,6 +160,13 @@ def _errored(record: Record, body: RestoreErrored) -> Piece:
     return Piece("notice", f"a restore failed ({body.kind}): {first_line(body.message)}")
 
 
+def _repaired(record: Record, body: JournalRepaired) -> Piece:
+    gone = "nothing was taken out"
+    if body.lost_to >= body.cut_seq:
+        gone = f"records {body.cut_seq} to {body.lost_to} were taken out"
+    return Piece("notice", f"the journal was repaired: {gone} ({body.reason})")
+
+
 # Each rule takes its own body type; the key it stands under is the proof, which no type can state.
 _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece]] = {
     CallObserved: _call,
@@ -172,6 +180,7 @@ _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece]] = {
     ReplyInterrupted: _cut,
     GateResolved: _resolved,
     RestoreErrored: _errored,
+    JournalRepaired: _repaired,
 }
 
 _RESOLVED = {

@@ -42,7 +42,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class Batch:
     """What is stored, and what it means once it is."""
 
     append: Append
@@ -133,7 +133,7 @@ class Journal:
             if proposal is None:
                 return []
             self._require_fence(proposal.drafts[0])
-            batch = await self._prepare(proposal.drafts, proposal.settle)
+            batch = await self.prepare(proposal.drafts, proposal.settle)
             self.raise_if_lost()
             await _held(self._store_and_apply(batch))
             return batch.records
@@ -151,7 +151,8 @@ class Journal:
                 f"the first record under epoch {epoch} of {self.name} must be its Fence", session_id=self.name
             )
 
-    async def _prepare(self, drafts: Sequence[Draft], settle: Sequence[tuple[str, int]]) -> _Batch:
+    async def prepare(self, drafts: Sequence[Draft], settle: Sequence[tuple[str, int]] = ()) -> Batch:
+        """What an append of `drafts` would store now. Raises as `append` for what the journal cannot take."""
         state = self.state.copy()
         at = clock.now()
         rows: list[Row] = []
@@ -183,9 +184,9 @@ class Journal:
             catalog=catalog_entry(state),
             blobs=tuple(blobs),
         )
-        return _Batch(append, records, state, size)
+        return Batch(append, records, state, size)
 
-    async def _store_and_apply(self, batch: _Batch) -> None:
+    async def _store_and_apply(self, batch: Batch) -> None:
         point("journal.append.before")
         delay = _FIRST_RETRY
         while True:

@@ -46,6 +46,19 @@ class Fence(Body, frozen=True, kw_only=True):
     previous_epoch: int = 0
 
 
+class JournalRepaired(Body, frozen=True, kw_only=True):
+    """A person had the journal cut where it was damaged. What is told before it is all that is known."""
+
+    cut_seq: int
+    """The first record that was taken out, or that was not there any more."""
+    lost_to: int
+    """The last one that is known to have been stored; below `cut_seq` where nothing was taken out."""
+    kind: Literal["record", "body", "rule", "shorter", "replaced"]
+    reason: str
+    quarantine: str
+    """Name of the folder, in the store's quarantine, that keeps what could be read of them."""
+
+
 # --- session -----------------------------------------------------------------------------------
 
 
@@ -174,7 +187,8 @@ class InputJoined(Body, frozen=True, kw_only=True):
 
 class InputCancelled(Body, frozen=True, kw_only=True):
     request_id: str
-    reason: Literal["busy", "cancelled", "closed", "withdrawn"]
+    reason: Literal["busy", "cancelled", "closed", "withdrawn", "lost"]
+    """`lost`: a repair cut its record away; whether it was carried out is not known."""
 
 
 class CommandSettled(Body, frozen=True, kw_only=True):

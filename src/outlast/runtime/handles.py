@@ -290,6 +290,9 @@ class Session:
         record = await settling(self._backing, self.id, request_id)
         if record is None:
             return Settled("queued", "nobody owns the session now; its next owner does it")
+        if isinstance(record.body, InputCancelled) and record.body.reason == "lost":
+            unknown = "a repair cut its record away: it is not known whether it was carried out"
+            return Settled("refused", unknown)
         outcome = getattr(record.body, "outcome", "done")
         return Settled(str(outcome), str(getattr(record.body, "detail", "")))
 

@@ -88,7 +88,8 @@ def outcome_of(session: str, end: End, text: str = "") -> Outcome:
         case TurnParked():
             return Outcome(session, turn, "parked", text, reason=body.detail or body.reason)
         case InputCancelled():
-            return Outcome(session, turn, "cancelled", text, reason=body.reason)
+            lost = "lost" if body.reason == "lost" else None
+            return Outcome(session, turn, "cancelled", text, lost, reason=body.reason)
 
 
 def to_json(outcome: Outcome) -> dict[str, object]:

@@ -22,6 +22,10 @@ def _fence(state: State, record: Record, body: t.Fence) -> None:
     state.restoring = False
 
 
+def _journal_repaired(state: State, record: Record, body: t.JournalRepaired) -> None:
+    """For people: what the cut left undecided is told by the records after it."""
+
+
 def _session_started(state: State, record: Record, body: t.SessionStarted) -> None:
     if state.lineage:
         refuse(state, record, "the session had started before")
@@ -90,6 +94,7 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
 
 RULES: Rules = {
     t.Fence: _fence,
+    t.JournalRepaired: _journal_repaired,
     t.SessionStarted: _session_started,
     t.SessionStopped: _session_stopped,
     t.RestoreStarted: _restore_started,

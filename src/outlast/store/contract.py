@@ -227,6 +227,25 @@ class AcquireOptions:
 
     wait: float = 0.0
     take_over: bool = False
+    damaged: bool = False
+    """Also where the journal is not as long as it was: to repair it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The end of a damaged journal: what comes after record `keep` goes, `append` takes its place. `lost`
+    names settled requests whose record goes, each with the record that tells of it now."""
+
+    keep: int
+    append: Append
+    last: int
+    """The last record that is known to have been stored."""
+    reason: str
+    lost: tuple[Settlement, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.append.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,3 +355,40 @@ class Store(Protocol):
     async def close(self) -> None:
         """Release every lease of this incarnation and end its threads."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """What is stored of a journal beyond some record: how far it goes, and the requests settled there."""
+
+    last: int
+    settled: tuple[str, ...]
+
+
+class Mending(Protocol):
+    """What a repair needs of a store that can be damaged under its journals."""
+
+    async def require_sound(self) -> None:
+        """Raises IntegrityError where the store itself is damaged, so that nothing can be cut in it."""
+        ...
+
+    async def beyond(self, name: str, seq: int) -> Beyond: ...
+
+    def quarantine_name(self, lease: Lease) -> str:
+        """The folder that `quarantine` will make for a cut under this lease."""
+        ...
+
+    async def quarantine(self, cut: Cut) -> None:
+        """Keep what the cut will take out, as it is stored, durably. Raises StoreError."""
+        ...
+
+    async def cut(self, cut: Cut) -> None:
+        """Carry it out, in one atomic step. Raises as `append`, and IntegrityError where the store itself is
+        damaged: nothing was changed then."""
+        ...
+
+
+class Mendable(Store, Protocol):
+    """A store whose journals can be repaired."""
+
+    mending: Mending

@@ -71,10 +71,11 @@ async def begin(folder: AgentFolder, claim: Claim) -> Generation:
             if asyncio.get_running_loop().time() > deadline:
                 message = f"an earlier agent could not be ended: {busy.message}"
                 raise LaunchFailure(Failure("unknown", message)) from busy
-            await _end_earlier(folder, claim)
+            await end_earlier(folder, claim)
 
 
-async def _end_earlier(folder: AgentFolder, claim: Claim) -> None:
+async def end_earlier(folder: AgentFolder, claim: Claim) -> None:
+    """Tell what lives in the folder to end; whoever needs it gone looks again. Raises KeepError."""
     latest = folder.latest()
     if latest is None:
         await asyncio.sleep(POLL)

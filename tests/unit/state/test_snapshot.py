@@ -28,7 +28,7 @@ FROZEN = Path(__file__).parent / "frozen"
 """Journals as they were stored once. They stay; a record type that is new comes in another one, made by
 `python -m tests.unit.state.freeze`."""
 
-FOLDS = {1: {"shape": "90e73a798f480000", "1": "a1fb3e93255c0557"}}
+FOLDS = {1: {"shape": "90e73a798f480000", "1": "a1fb3e93255c0557", "2": "adf35b8ee17ee0a4"}}
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 
 

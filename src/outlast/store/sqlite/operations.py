@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from outlast.errors import LeaseHeldError
+from outlast.errors import IntegrityError, LeaseHeldError
 from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, Append, Lease, Snapshot, Tip, Tombstone
 from outlast.store.sqlite.incarnation import Node, alive, is_own
+from outlast.store.sqlite.quarantine import overrules
 from outlast.store.sqlite.rows import catalog_values, packed_opening
 from outlast.store.sqlite.sweeping import sweep
 from outlast.store.sqlite.transaction import SELECT_CHAIN, SELECT_ENTRY, SELECT_SETTLED, Transaction
@@ -192,6 +193,8 @@ class Acquire:
     witness: Witness
     registered: bool
     """Whether an earlier acquire of this process stored its node."""
+    damaged: bool = False
+    """Also where the journal is not as long as it was."""
     evicted: str | None = None
     """A holder that counts as dead without a look at its lock (only with the fault point `takeover.kill`)."""
 
@@ -203,7 +206,8 @@ class Acquire:
         dead = None
         if s is not None:
             dead = self._dead_holder(txn, s)
-            check_witness(txn, self.name, s, self.witness)
+            if not self.damaged:
+                check_witness(txn, self.name, s, self.witness)
         txn.wrote = True
         if dead is not None:
             self._bury(txn, dead)
@@ -251,8 +255,16 @@ def check_witness(txn: Transaction, name: str, s: int, witness: Witness) -> None
     noted = witness.read(s)
     if noted is None:
         return
-    found = txn.cursor.execute(SELECT_CHAIN, (s, noted.seq)).fetchone()
-    compare(name, noted, Seen(txn.tip(s), found[0] if found else None))
+
+    def chain_at(seq: int) -> bytes | None:
+        found = txn.cursor.execute(SELECT_CHAIN, (s, seq)).fetchone()
+        return found[0] if found else None
+
+    try:
+        compare(name, noted, Seen(txn.tip(s), chain_at(noted.seq)))
+    except IntegrityError:
+        if not overrules(txn.nodes.parent, s, noted, chain_at):
+            raise
 
 
 def node_of(txn: Transaction, node: str) -> Node | None:

@@ -41,12 +41,14 @@ from outlast.store.sqlite.doorbell import Doorbell
 from outlast.store.sqlite.engine import Engine, Settings
 from outlast.store.sqlite.incarnation import Incarnation, this_process
 from outlast.store.sqlite.layout import Layout
+from outlast.store.sqlite.mending import CutJournal, Mending
 from outlast.store.sqlite.operations import Acquire, Admit, AppendRows, Operation, PutSnapshot, Release
 from outlast.store.sqlite.reading import EVERYTHING, Reader
 from outlast.store.sqlite.takeover import end_holder
 from outlast.store.sqlite.transaction import Effects
 from outlast.store.sqlite.writer import Hearers, Writer
 
+_UNDER_LEASE = (AppendRows, PutSnapshot, Collect, CutJournal)
 _AT_ONCE = AcquireOptions()
 _ACQUIRE_POLL = 0.05
 """A holder that dies rings no bell; a look at its lock costs microseconds."""
@@ -139,6 +141,7 @@ class SqliteStore:
                 writer=Writer(engine, Hearers(self._committed, self._outcome, self._ended)),
             )
             undo.pop_all()
+        self.mending = Mending(layout, engine.store_id, reader, self._submit)
 
     @classmethod
     async def open(cls, address: Address) -> SqliteStore:
@@ -190,7 +193,7 @@ class SqliteStore:
         deadline = clock.monotonic() + options.wait
         while True:
             try:
-                return await self._acquire_once(parts, name, evicted)
+                return await self._acquire_once(parts, name, options.damaged, evicted)
             except LeaseHeldError:
                 if not await self._until_free(name, deadline):
                     raise
@@ -209,10 +212,13 @@ class SqliteStore:
                     continue
         return False
 
-    async def _acquire_once(self, parts: _Parts, name: str, evicted: str | None) -> SqliteLease:
+    async def _acquire_once(
+        self, parts: _Parts, name: str, damaged: bool, evicted: str | None
+    ) -> SqliteLease:
         if not parts.incarnation.begun:
             parts.incarnation.begin()
-        operation = Acquire(name, parts.incarnation.node, parts.engine.witness, parts.registered, evicted)
+        witness, me = parts.engine.witness, parts.incarnation.node
+        operation = Acquire(name, me, witness, parts.registered, damaged, evicted)
         future = asyncio.ensure_future(self._granted(parts, operation))
         try:
             return await asyncio.shield(future)
@@ -351,7 +357,7 @@ class SqliteStore:
 
     def _outcome(self, operation: Operation, outcome: object) -> None:
         """The first refusal shuts the lease for everybody; a latched engine shuts all of them."""
-        if isinstance(outcome, FencedError) and isinstance(operation, AppendRows | PutSnapshot | Collect):
+        if isinstance(outcome, FencedError) and isinstance(operation, _UNDER_LEASE):
             self._lose(operation.lease.epoch, "fenced")
         if self._parts.engine.latched:
             self._ended()

@@ -40,6 +40,13 @@ def permission(gate: str) -> t.GateOpened:
     )
 
 
+def repaired(kept: int) -> t.JournalRepaired:
+    """A cut that left nothing undecided."""
+    return t.JournalRepaired(
+        cut_seq=kept + 1, lost_to=kept + 2, kind="record", reason="missing", quarantine="cut-1"
+    )
+
+
 def crashed(attempt: int) -> t.TurnFailed:
     return t.TurnFailed(
         receipt=t.Receipt(

@@ -36,6 +36,8 @@ class JournalWriter(Steers):
         if not self._owned:
             yield from [self._restore] * 6
             yield from [self._restore_cut, self._restore_errored]
+            if e.running is None and not e.queue:
+                yield self._repaired
             return
         if e.running is not None:
             yield from self._turn_moves(e.running)
@@ -390,6 +392,12 @@ class JournalWriter(Steers):
         turn = self.expected.running
         repairs = self._repairs(turn) if turn is not None and self._pick(2) else []
         self._write(*batch, *repairs)
+
+    def _repaired(self) -> None:
+        e = self.expected
+        fence = t.Fence(epoch=e.epoch + 1, holder="a person", previous_epoch=e.epoch)
+        e.epoch, e.restoring = e.epoch + 1, False
+        self._write(Draft(fence), Draft(bodies.repaired(len(self._rows))))
 
     def _restore_errored(self) -> None:
         self._write(*self._new_owner(), Draft(t.RestoreErrored(kind="agent", message="no answer")))

@@ -1,0 +1,98 @@
+"""`outlast repair`: end a damaged journal before its fault, and keep what goes in quarantine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, cast
+
+import click
+import msgspec
+
+from outlast.cli.contact import open_client
+from outlast.cli.exits import Exit
+from outlast.cli.options import json_option, session_argument
+from outlast.cli.output import Screen, visible
+from outlast.cli.stored import loaded_config
+
+if TYPE_CHECKING:
+    from outlast.config import Config
+    from outlast.restore.repair import Repaired
+    from outlast.store.contract import Mendable
+
+
+class RepairLine(msgspec.Struct, frozen=True):
+    """`repair --json`. A contract: docs/cli.md."""
+
+    session: str
+    repaired: bool
+    """False: there was nothing to mend."""
+    kept: int | None = None
+    lost_to: int | None = None
+    reason: str | None = None
+    quarantine: str | None = None
+    parked: list[str] = []
+    lost: list[str] = []
+
+
+@click.command("repair")
+@session_argument
+@json_option()
+def repair_command(session: str, as_json: bool) -> int:
+    """End a damaged journal before its first fault; what goes is kept in quarantine, as it was stored.
+
+    `outlast verify` shows the fault first. Nothing that the cut leaves undecided runs again by itself: turns
+    and inputs of which it is not known any more whether they were carried out are parked, for `outlast retry`
+    or `outlast skip`. The session's agent is ended. Exits 4 while somebody owns the session.
+    """
+    screen = Screen(os.environ, as_json=as_json)
+    line = asyncio.run(_repair(loaded_config(screen), session))
+    if as_json:
+        screen.json_line(line)
+        return Exit.OK
+    for text in _lines(line):
+        screen.out.line(visible(text))
+    return Exit.OK
+
+
+async def _repair(config: Config, name: str) -> RepairLine:
+    from outlast.restore.repair import repair
+
+    async with open_client(config) as client:
+        store = cast("Mendable", client.store)  # of the command line: a database
+        session = await store.find(name)
+        done = await repair(store, session)
+        return RepairLine(session, repaired=False) if done is None else _line(store, done)
+
+
+def _line(store: Mendable, done: Repaired) -> RepairLine:
+    return RepairLine(
+        session=done.session,
+        repaired=True,
+        kept=done.kept,
+        lost_to=done.lost_to,
+        reason=done.fault.reason,
+        quarantine=str(store.folder / "quarantine" / done.quarantine),
+        parked=list(done.parked),
+        lost=list(done.lost),
+    )
+
+
+def _lines(line: RepairLine) -> list[str]:
+    from shlex import quote
+
+    if not line.repaired or line.kept is None or line.lost_to is None:
+        return [f"{line.session}: nothing to mend"]
+    gone = "nothing was taken out"
+    if line.lost_to > line.kept:
+        gone = f"records {line.kept + 1} to {line.lost_to} are gone, what could be read of them is kept"
+    lines = [f"{line.session}: records 1 to {line.kept} stay; {gone}: {line.quarantine}", f"  {line.reason}"]
+    name = quote(line.session)
+    for turn in line.parked:
+        which = f"{name} {quote(turn)}"
+        lines.append(
+            f"  {turn}: not known whether it was carried out: outlast retry {which}, or skip {which}"
+        )
+    if line.lost:
+        lines.append(f"  {len(line.lost)} requests whose records are gone will not be carried out again")
+    return lines

@@ -1,0 +1,245 @@
+"""Cutting a damaged journal back to where it is good, when a person asks for it.
+
+What was told after the cut is not known any more: nothing that it left undecided runs again by itself. Open
+turns and waiting inputs are parked for a person to retry or skip; requests whose record went are closed as
+lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from outlast.clock import monotonic
+from outlast.errors import IntegrityError, InvalidRecordError, UnsupportedRecordError
+from outlast.ids import derived_id
+from outlast.journal import Journal, Loaded
+from outlast.journal.integrity import Fault, Look, Verified, verify
+from outlast.keep import AgentFolder, Claim, FolderLockHeldError, raise_floor
+from outlast.records.envelope import Draft
+from outlast.records.types import (
+    Body,
+    CommandSettled,
+    Fence,
+    GateResolved,
+    InputAccepted,
+    InputCancelled,
+    JournalRepaired,
+    TurnParked,
+    TurnStarted,
+)
+from outlast.state.model import State
+from outlast.store.contract import AcquireOptions, Cut, Entry, Lease, Mendable, Settlement
+from outlast.turns import launch
+from outlast.turns.requests import InputRequest, decode
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair has done. Records 1 to `kept` are as they were."""
+
+    session: str
+    fault: Fault
+    kept: int
+    lost_to: int
+    """The last record that is known to have been stored."""
+    quarantine: str
+    """Name of the folder in the store's quarantine."""
+    parked: tuple[str, ...]
+    """Turns that wait for a person: whether they were carried out is not known."""
+    lost: tuple[str, ...]
+    """Requests whose record went."""
+
+
+async def repair(store: Mendable, session: str) -> Repaired | None:
+    """End the journal before its first fault, under a lease of its own; None where there is nothing to mend.
+
+    Raises LeaseHeldError while somebody owns the session, UnsupportedRecordError where a newer outlast wrote,
+    IntegrityError where nothing before the fault makes a session or the database's own pages are damaged,
+    KeepError where an agent cannot be ended, and StoreErrors. Nothing was cut then.
+    """
+    if _mendable(await verify(store, session, _LOOK)) is None:
+        return None
+    await store.mending.require_sound()
+    lease = await store.acquire(session, AcquireOptions(damaged=True))
+    try:
+        found = await verify(store, session, _LOOK)
+        fault = _mendable(found)
+        return None if fault is None else await _cut(store, lease, found, fault)
+    finally:
+        await lease.release()
+
+
+_LOOK = Look(bodies="outline")
+"""A body that nothing is folded from is no reason to cut: the session goes on without it."""
+
+
+def _mendable(found: Verified) -> Fault | None:
+    fault = found.fault
+    if fault is None:
+        return None
+    if found.newer is not None:
+        raise UnsupportedRecordError(
+            f"{found.newer.message}: only that one can mend what comes after it",
+            hint="use the newer outlast",
+            session_id=found.session,
+        )
+    if found.state.root is None:
+        raise IntegrityError(
+            f"{fault.message}: nothing before it makes a session",
+            seq=fault.seq,
+            reason=fault.reason,
+            hint="put a backup back; what is left stays as it is",
+            session_id=found.session,
+        )
+    return fault
+
+
+async def _cut(store: Mendable, lease: Lease, found: Verified, fault: Fault) -> Repaired:
+    state = found.state
+    await _end_agents(store, state, lease)
+    pending = await store.pending(found.session) if fault.kind == "shorter" else []
+    beyond = await store.mending.beyond(found.session, found.seq)
+    lost = beyond.settled
+    last = max(fault.noted, beyond.last, found.seq)
+    told = JournalRepaired(
+        cut_seq=found.seq + 1,
+        lost_to=last,
+        kind=fault.kind,
+        reason=fault.reason,
+        quarantine=store.mending.quarantine_name(lease),
+    )
+    chosen = Closing(state, told.cut_seq)
+    fence = Fence(epoch=lease.epoch, holder=store.label, previous_epoch=state.epoch)
+    drafts = [Draft(body=fence), Draft(body=told), *chosen.drafts(lost, pending)]
+    journal = Journal(store, lease, Loaded(state))
+    batch = await journal.prepare(drafts, chosen.settle(drafts, pending))
+    settled = {_request(draft.body): record.seq for draft, record in zip(drafts, batch.records, strict=True)}
+    cut = Cut(
+        keep=found.seq,
+        append=batch.append,
+        last=last,
+        reason=fault.reason,
+        lost=tuple(Settlement(request, settled[request]) for request in lost),
+    )
+    await store.mending.quarantine(cut)
+    await store.mending.cut(cut)
+    return Repaired(
+        session=found.session,
+        fault=fault,
+        kept=found.seq,
+        lost_to=last,
+        quarantine=told.quarantine,
+        parked=tuple(chosen.parked),
+        lost=tuple(lost),
+    )
+
+
+def _request(body: Body) -> str | None:
+    return body.request_id if isinstance(body, InputCancelled | CommandSettled | InputAccepted) else None
+
+
+class Closing:
+    """The records that close what a cut leaves undecided (pure)."""
+
+    def __init__(self, state: State, cut_seq: int) -> None:
+        self.parked: list[str] = []
+        self._state = state
+        self._loop = state.root
+        self._turns = 0 if state.root is None else state.loops[state.root].turns
+        self._unknown = f"the journal was cut at record {cut_seq}: whether it was carried out is not known"
+
+    def drafts(self, lost: Sequence[str], pending: Sequence[Entry]) -> list[Draft]:
+        """`lost`: requests whose record went. `pending`: the inbox, where it may be older than the journal
+        was: then what waits there may have been taken, and carried out, before."""
+        state = self._state
+        drafts = []
+        for gate in state.gates.values():
+            body = GateResolved(gate=gate.gate, reason="abandoned", by="repair")
+            drafts.append(Draft(body=body, loop=gate.loop, turn=gate.turn))
+        # One that was to join a turn is decided before that turn is closed.
+        waiting = sorted(state.queue.values(), key=lambda entry: entry.reserved is None)
+        steered = [entry for entry in waiting if entry.reserved is not None]
+        for entry in steered:
+            drafts += self._turn(entry.request_id, entry.index)
+        for turn in state.open_turns.values():
+            drafts.append(self._park(turn.turn))
+        for entry in waiting[len(steered) :]:
+            drafts += self._turn(entry.request_id, entry.index)
+        for request in lost:
+            drafts.append(Draft(body=InputCancelled(request_id=request, reason="lost"), loop=self._loop))
+        for item in pending:
+            drafts += self._pending(item)
+        return drafts
+
+    def settle(self, drafts: Sequence[Draft], pending: Sequence[Entry]) -> list[tuple[str, int]]:
+        """The inbox entries, each with the draft that settles it."""
+        waiting = {entry.request_id for entry in pending}
+        return [
+            (request, index)
+            for index, draft in enumerate(drafts)
+            if isinstance(draft.body, InputAccepted | CommandSettled)
+            and (request := draft.body.request_id) in waiting
+        ]
+
+    def _pending(self, entry: Entry) -> Iterator[Draft]:
+        detail = self._unknown
+        if entry.kind == "input":
+            try:
+                request = decode(InputRequest, entry.body)
+            except InvalidRecordError as error:
+                detail = error.message
+            else:
+                accepted = InputAccepted(
+                    request_id=entry.request_id, content=request.content, on_interrupt=request.on_interrupt
+                )
+                yield Draft(body=accepted, loop=self._loop, cause=entry.request_id, actor=entry.actor)
+                yield from self._turn(entry.request_id, None)
+                return
+        settled = CommandSettled(
+            request_id=entry.request_id, command=entry.kind, outcome="refused", detail=detail
+        )
+        yield Draft(body=settled, loop=self._loop, cause=entry.request_id, actor=entry.actor)
+
+    def _turn(self, request: str, index: int | None) -> Iterator[Draft]:
+        """An input of unknown fate, told as a turn."""
+        if index is None:
+            self._turns = index = self._turns + 1
+        started = TurnStarted(index=index, request_id=request)
+        yield Draft(body=started, loop=self._loop, turn=request, cause=request)
+        yield self._park(request)
+
+    def _park(self, turn: str) -> Draft:
+        self.parked.append(turn)
+        open_turn = self._state.open_turns.get(turn)
+        loop = self._loop if open_turn is None else open_turn.loop
+        return Draft(body=TurnParked(reason="held", detail=self._unknown), loop=loop, turn=turn)
+
+
+async def _end_agents(store: Mendable, state: State, lease: Lease) -> None:
+    """No agent of the session lives after this, also none that only the lost records knew."""
+    claim = Claim(store.store_id, state.lineage, lease.epoch, store.incarnation)
+    for loop in state.loops.values():
+        folders = {store.folder.absolute() / "agents" / derived_id(store.store_id, state.session, loop.loop)}
+        if loop.attempt is not None:
+            folders.add(Path(loop.attempt.folder))
+        for path in sorted(folders):
+            if path.is_dir():
+                await _end_agent(AgentFolder(path), claim)
+
+
+async def _end_agent(folder: AgentFolder, claim: Claim) -> None:
+    deadline = monotonic() + launch.PATIENCE
+    while True:
+        try:
+            raise_floor(folder, claim)  # under the folder's lock: no shim lives
+        except FolderLockHeldError:
+            if monotonic() > deadline:
+                raise
+            await launch.end_earlier(folder, claim)
+        else:
+            break
+        await asyncio.sleep(launch.POLL)
+    await launch.end_orphans(folder)
