@@ -76,7 +76,6 @@ class MemoryStore:
         self.store_id = tables.store_id
         self.folder = tables.folder
         self.tables = tables
-        """What is stored, for tests that look or reach behind the contract."""
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self._closed = False
@@ -86,23 +85,22 @@ class MemoryStore:
 
     @classmethod
     def open(cls, url: str, label: str) -> Self:
-        """`memory://` is a new store, `memory://NAME` the one of that name here. Raises as `check`."""
-        cls.check(url)
-        name = url.removeprefix(_PREFIX)
-        tables = _named.get(name) or Tables()
-        if name:
-            tables = _named.setdefault(name, tables)
-        return cls(url, label, tables)
+        """Raises UsageError."""
+        return cls(url, label, cls.tables_at(url))
 
     @staticmethod
-    def check(url: str) -> None:
-        """Raises UsageError for what is no address of a store in memory."""
+    def tables_at(url: str) -> Tables:
+        """`memory://` is a new store, `memory://NAME` the one of that name in this process. Raises UsageError
+        for another address."""
         name = url.removeprefix(_PREFIX)
         if not url.startswith(_PREFIX) or (name and not _NAME.fullmatch(name)):
             raise UsageError(
                 "a memory address is memory:// or memory://NAME",
                 hint="a name is letters, digits, dots, dashes and underscores",
             )
+        if not name:
+            return Tables()
+        return _named.get(name) or _named.setdefault(name, Tables())
 
     # --- ledger ---
 

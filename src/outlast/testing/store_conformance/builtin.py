@@ -43,52 +43,44 @@ def harnesses(url: str, opener: str = OPEN_BY_URL) -> dict[str, Harness]:
 
 
 class InMemory(Harness):
-    """`memory://`: incarnations of one store of this process, which die when they are told to."""
+    """`memory://`: incarnations of one store of this process, which die when they are told to. `tables` is a
+    store of its own, for whoever tries the suite on one that is broken."""
 
-    def __init__(self, url: str = "memory://") -> None:
+    def __init__(self, url: str = "memory://", tables: Tables | None = None) -> None:
         super().__init__()
-        MemoryStore.check(url)
-        # Without a name each open is a store of its own; here all of them are one.
-        self.url = url if url.removeprefix("memory://") else f"memory://conformance-{os.urandom(4).hex()}"
+        self.url = url
+        # Without a name each open would be another store.
+        self.tables = tables or MemoryStore.tables_at(url)
 
     async def start(self, label: str) -> Store:
-        return await open_by_url(self.url, label)
+        return MemoryStore(self.url, label, self.tables)
 
     async def start_evictor(self) -> Store:
         return await self.start("evictor")
 
     async def start_dying(self, moment: Moment) -> Store:
-        return _Dying.at(self.url, moment)
+        return _Dying(self.url, self.tables, moment)
 
     async def kill(self, store: Store) -> None:
         assert isinstance(store, MemoryStore)
         store.vanish()
 
     async def change_blob(self, digest: str, data: bytes) -> None:
-        (await self._tables()).change_blob(digest, data=data)
+        self.tables.change_blob(digest, data=data)
 
     async def backdate_blob(self, digest: str, seconds: float) -> None:
-        (await self._tables()).change_blob(digest, at=clock.now() - int(seconds * 1_000_000))
-
-    async def _tables(self) -> Tables:
-        store = await self.open("hands")
-        assert isinstance(store, MemoryStore)
-        return store.tables
+        self.tables.change_blob(digest, at=clock.now() - int(seconds * 1_000_000))
 
 
 class _Dying(MemoryStore):
     """Dies in its first append."""
 
-    moment: Moment
-
-    @classmethod
-    def at(cls, url: str, moment: Moment) -> _Dying:
-        store = cls.open(url, "dying")
-        store.moment = moment
-        return store
+    def __init__(self, url: str, tables: Tables, moment: Moment) -> None:
+        super().__init__(url, "dying", tables)
+        self._moment = moment
 
     async def append(self, batch: Append) -> int:
-        if self.moment == "after_commit":
+        if self._moment == "after_commit":
             await super().append(batch)
         self.vanish()
         raise refusals.closed()

@@ -4,7 +4,7 @@ epoch with its Fence, and then says only that it was stopped."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from outlast import clock
@@ -22,6 +22,7 @@ from outlast.store.contract import (
     Lease,
     Row,
     Settlement,
+    Snapshot,
     Store,
     Tip,
 )
@@ -55,6 +56,21 @@ def batch(lease: Lease, tip: Tip, count: int = 1, *, settle: Iterable[str] = (),
     made = rows(lease, tip, count, size=given.pop("size", 0))
     settled = tuple(Settlement(request, tip.seq + 1) for request in settle)
     return Append(lease.name, made, tip.seq, lease, settled, **given)
+
+
+def writes(store: Store, lease: Lease, tip: Tip) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Every way in which an owner writes to a session in which the request `r` waits."""
+    name, seq = lease.name, tip.seq + 1
+    snapshot = Snapshot(name, tip.seq, tip.chain, 1, b"d" * 32, b"stale")
+    return {
+        "an append": lambda: store.append(batch(lease, tip)),
+        "a settlement": lambda: store.append(batch(lease, tip, settle=("r",))),
+        "a catalog row": lambda: store.append(batch(lease, tip, catalog=entry(name, seq, title="stale"))),
+        "a snapshot": lambda: store.put_snapshot(snapshot, lease),
+    }
+
+
+WAYS = ("an append", "a settlement", "a catalog row", "a snapshot")
 
 
 async def append(store: Store, lease: Lease, count: int = 1, **given: Any) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from outlast.errors import FencedError, LeaseHeldError, OutlastError, StoreError
-from outlast.store.contract import AcquireOptions, Lease, Snapshot, Store, Tip
+from outlast.store.contract import AcquireOptions, Lease, Store
 from outlast.testing.store_conformance.check import Subject
 from outlast.testing.store_conformance.expect import (
     UnsupportedError,
@@ -18,13 +16,13 @@ from outlast.testing.store_conformance.expect import (
 )
 from outlast.testing.store_conformance.harness import Harness
 from outlast.testing.store_conformance.material import (
+    WAYS,
     admit,
     append,
-    batch,
-    entry,
     outcome_of,
     pending,
     read_all,
+    writes,
 )
 
 SUBJECT = Subject("fence")
@@ -78,35 +76,57 @@ async def a_replaced_owner_is_refused_for_good_in_all_its_sessions(harness: Harn
             await old.acquire(harness.name())
 
 
-def _writes(store: Store, lease: Lease, tip: Tip) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Every way in which an owner writes."""
-    name, seq = lease.name, tip.seq + 1
-    snapshot = Snapshot(name, tip.seq, tip.chain, 1, b"d" * 32, b"stale")
-    return {
-        "append": lambda: store.append(batch(lease, tip)),
-        "settlement": lambda: store.append(batch(lease, tip, settle=("r",))),
-        "catalog": lambda: store.append(batch(lease, tip, catalog=entry(name, seq, title="stale"))),
-        "snapshot": lambda: store.put_snapshot(snapshot, lease),
-    }
+@SUBJECT.check
+async def a_replaced_owner_that_gives_its_lease_back_frees_nobody(harness: Harness) -> None:
+    name = harness.name()
+    _, [lease], new, [taken] = await _evicted(harness, [name])
+    await lease.release()
+    holder = await new.holder(name)
+    equal(holder and holder.epoch, taken.epoch, "the epoch in force")
+    equal(await append(new, taken), 1, "the successor's tip")
 
 
 @SUBJECT.check
 async def a_refusal_in_one_place_shuts_the_lease_in_all(harness: Harness) -> None:
-    for first in ("append", "settlement", "catalog", "snapshot"):
+    for first in WAYS:
         name = harness.name()
         old, [lease], new, [taken] = await _evicted(harness, [name])
         await admit(new, name, "r")
         await append(new, taken)
-        writes = _writes(old, lease, await new.tip(name))
-        for way in (first, *writes):
+        ways = writes(old, lease, await new.tip(name))
+        for way in (first, *WAYS):
             with refused(FencedError, f"{way} of the old owner, {first} first"):
-                await writes[way]()
+                await ways[way]()
             equal((lease.lost.is_set(), lease.reason), (True, "fenced"), "lost, and why")
-        equal((await pending(new, name), await new.snapshots(name)), (["r"], []), "what waits, snapshots")
-        row = await new.listed(name)
-        holds(row is not None and row.entry.title != "stale", "the catalog has nothing of the old owner")
+        await _nothing_of_a_stale_owner(new, name)
         equal(await append(new, taken, settle=("r",)), 2, "the successor's tip")
         holds(not taken.lost.is_set(), "the successor has lost nothing")
+
+
+async def _nothing_of_a_stale_owner(store: Store, name: str) -> None:
+    equal(await pending(store, name), ["r"], "what waits")
+    equal(await store.snapshots(name), [], "the snapshots")
+    row = await store.listed(name)
+    holds(row is not None and row.entry.title != "stale", "the catalog has nothing of the stale owner")
+
+
+@SUBJECT.check
+async def nothing_is_written_under_a_lease_that_is_no_longer_in_force(harness: Harness) -> None:
+    """By the owner himself, who has it again under another epoch: nobody told him of a loss."""
+    store = await harness.open()
+    for way in WAYS:
+        name = harness.name()
+        await admit(store, name, "r")
+        stale = await store.acquire(name)
+        await append(store, stale)
+        await stale.release()
+        owner = await store.acquire(name)
+        tip = await store.tip(name)
+        with refused(FencedError, f"{way} under the stale lease"):
+            await writes(store, stale, tip)[way]()
+        equal(await store.tip(name), tip, "the tip")
+        await _nothing_of_a_stale_owner(store, name)
+        equal(await append(store, owner), 2, "the owner's next tip")
 
 
 @SUBJECT.check
