@@ -10,7 +10,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from outlast.cli.console import LineReader
-from outlast.cli.following import waiting_inputs
 from outlast.cli.gates import OpenQuestion, choice_of
 from outlast.cli.output import Screen, visible
 from outlast.cli.owners import heard
@@ -40,7 +39,7 @@ from outlast.state.turn_ends import TERMINALS
 if TYPE_CHECKING:
     from outlast.runtime.client import Client
     from outlast.runtime.handles import Session
-    from outlast.runtime.view import View
+    from outlast.runtime.present import Present
 
 T = TypeVar("T")
 
@@ -108,19 +107,21 @@ class Conversation:
 
     async def run(self) -> None:
         """Until /detach, the end of input, a second Ctrl-C, SIGTERM or the terminal's hang-up."""
+        from outlast.runtime.present import present
+
         # Whoever sees a line can count on being heard.
         with listening(self._heard):
-            view = await self._session.view()
+            now = await present(self._client.store, self._session.id)
             self._presenter = TextPresenter(
                 self._screen,
                 self._session.id,
                 looks_on=True,
-                attempts=view.attempts,
-                inputs=waiting_inputs(view),
+                attempts=now.attempts,
+                inputs={waiting.request_id: first_line(waiting.input) for waiting in now.queue},
             )
-            self._introduce(view)
+            self._introduce(now)
             self._reader.start()
-            shown = asyncio.create_task(self._show(view.seq))
+            shown = asyncio.create_task(self._show(now.seq))
             listened = asyncio.create_task(self._listen())
             obeyed = asyncio.create_task(self._obey())
             tasks = (shown, listened, obeyed)
@@ -139,20 +140,18 @@ class Conversation:
 
     # --- showing --------------------------------------------------------------------------------
 
-    def _introduce(self, view: View) -> None:
+    def _introduce(self, now: Present) -> None:
         """What is running now, and the questions that are open."""
         from outlast.state.listing import status_of
 
-        self._say(f"{view.row.entry.title or view.row.entry.session}: {status_of(view.row)} (/help for help)")
-        running = next((turn for turn in view.turns if turn.outcome == "running"), None)
-        self._running = None if running is None else running.turn
-        for message in view.messages:
-            if running is not None and not isinstance(message, OwnerMessage) and message.turn == running.turn:
-                self._screen.out.line(visible(_message_line(message)))
-        for gate in view.gates:
+        self._say(f"{now.row.entry.title or now.row.entry.session}: {status_of(now.row)} (/help for help)")
+        self._running = now.running
+        for message in now.messages:
+            self._screen.out.line(visible(_message_line(message)))
+        for gate in now.gates:
             question = OpenQuestion(gate.id, gate.kind, gate.question, gate.choices, gate.requested_by)
             self._ask(question)
-        if view.row.owner is None:
+        if now.row.owner is None:
             self._say(f"nobody runs this session now: {way_back_command(self._session.id)}")
 
     async def _show(self, after: int) -> None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from outlast.runtime.handles import Session
     from outlast.runtime.outcome import Outcome
     from outlast.runtime.runtime import Runtime
-    from outlast.runtime.view import View
     from outlast.state.model import OpenGate
     from outlast.store.contract import Store
 
@@ -276,11 +275,6 @@ async def _first_lines(store: Store, session: str, accepted: Collection[int]) ->
         if record.seq >= max(accepted):
             break
     return lines
-
-
-def waiting_inputs(view: View) -> dict[str, str]:
-    """First lines of the inputs that wait, by request."""
-    return {waiting.request_id: first_line(waiting.input) for waiting in view.queue}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from outlast.journal.follow import CaughtUp, Follower, follow
 from outlast.journal.loading import Loaded, Unfit, load, load_state
-from outlast.journal.reader import read_records
+from outlast.journal.reader import read_record, read_records
 from outlast.journal.writer import Journal, Proposal
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "follow",
     "load",
     "load_state",
+    "read_record",
     "read_records",
 ]

@@ -44,6 +44,17 @@ async def read_records(
         yield record
 
 
+async def read_record(store: Store, name: str, seq: int) -> Record:
+    """The record at `seq`, held against the one before it. Raises as `read_records`."""
+    place = await place_after(store, name, seq - 1)
+    rows = await store.read(name, place.seq, 1)
+    if not rows:
+        raise _broken(name, seq, "missing")
+    check_row(name, place, rows[0])
+    body = await body_of(store, name, rows[0], "whole") if is_blob_ref(rows[0].body) else None
+    return record_of(rows[0], name, body)
+
+
 async def place_after(store: Store, name: str, after: int) -> Place:
     """Where reading begins. Raises UsageError where the journal is shorter than that: what it gets up to
     there would be taken for known."""

@@ -92,7 +92,7 @@ async def view_until_fault(store: Store, session: str) -> tuple[View, OutlastErr
     fault: OutlastError | None = None
     try:
         async for record in read_records(store, session):
-            _take(history, record)
+            take(history, record)
     except (IntegrityError, RecordError) as error:
         fault = error
     accepted = {turn.turn for turn in history.turns}
@@ -110,8 +110,9 @@ async def view_until_fault(store: Store, session: str) -> tuple[View, OutlastErr
     return view, fault
 
 
-def _take(history: History, record: Record) -> None:
-    """A history trusts the journal: what it cannot take in contradicts what came before."""
+def take(history: History, record: Record) -> None:
+    """A history trusts the journal: what it cannot take in contradicts what came before. Raises
+    IntegrityError."""
     try:
         history.apply(record)
     except KeyError as error:
@@ -150,6 +151,10 @@ def _queue(history: History, pending: list[Entry], accepted: set[str]) -> list[Q
     for entry in pending:
         # An entry that was settled between the two looks is in the history already.
         if entry.kind == "input" and entry.request_id not in accepted:
-            text = text_of(decode(InputRequest, entry.body).content)
-            queue.append(QueuedInput(entry.request_id, text, False))
+            queue.append(waiting_input(entry))
     return queue
+
+
+def waiting_input(entry: Entry) -> QueuedInput:
+    """An input that no owner has taken yet."""
+    return QueuedInput(entry.request_id, text_of(decode(InputRequest, entry.body).content), False)

@@ -13,7 +13,8 @@ from tests.support.stores import in_time
 from tests.unit.journal.test_journal import accepted, intact, opened
 
 from outlast.errors import IntegrityError, UsageError
-from outlast.journal import CaughtUp, Journal, follow, load_state, read_records
+from outlast.journal import CaughtUp, Journal, follow, load_state, read_record, read_records
+from outlast.records.codec import BLOB_LIMIT
 from outlast.records.envelope import Record
 from outlast.state.fold import digest, fold
 from outlast.store.contract import Append, Store
@@ -164,3 +165,17 @@ async def test_followers_and_an_appending_owner_meet_no_gap_and_no_duplicate(
     got = await in_time(asyncio.gather(*collecting))
     assert got == [list(range(1, 44)), list(range(3, 44)), list(range(4, 44))]
     await watching.close()
+
+
+async def test_one_record_is_read_by_its_number(store: Store) -> None:
+    journal = await _five(store)
+    large = "x" * BLOB_LIMIT
+    await journal.append([accepted("r3", large)])
+    whole = [record async for record in read_records(store, "s")]
+    assert [await read_record(store, "s", seq) for seq in range(1, 7)] == whole
+    with pytest.raises((UsageError, IntegrityError)):
+        await read_record(store, "s", 7)
+    _change(store, "UPDATE record SET at = at + 1 WHERE seq = 4")
+    with pytest.raises(IntegrityError) as caught:
+        await read_record(store, "s", 4)
+    assert caught.value.seq == 4
