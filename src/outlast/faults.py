@@ -9,7 +9,8 @@ point NAME the process does ACTION: `kill` (SIGKILL to itself), `stop` (SIGSTOP 
 without `@` act at every passage.
 
 Each process counts its own passages. With `passages=FOLDER` in the list all of them count together, guards
-and shims too: every passage of any point is one byte more in the file FOLDER/NAME.
+and shims too: every passage of any point is one byte more in the file FOLDER/NAME. With `until=FILE` in the
+list nothing is raised any more once FILE exists: the disk has space again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import signal
 
 _PASSAGES = "passages"
+_UNTIL = "until"
 
 _plan: dict[str, tuple[int | None, str]] | None = None
 _passed: dict[str, int] = {}
@@ -60,10 +62,14 @@ def point(name: str) -> bool:
         return False
     if wanted is not None and passed != wanted:
         return False
-    if action.startswith("raise:"):
+    if action.startswith("raise:") and not _mended(_plan.get(_UNTIL)):
         number = getattr(errno, action.removeprefix("raise:"))
         raise OSError(number, os.strerror(number))
     return action == "skip"
+
+
+def _mended(until: tuple[int | None, str] | None) -> bool:
+    return until is not None and os.path.exists(until[1])  # noqa: PTH110 - as the shim's twin has it
 
 
 def _count_in(folder: str, name: str) -> int:

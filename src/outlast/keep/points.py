@@ -1,8 +1,8 @@
 """Fault points inside the shim and the guard: the plan of `outlast.faults`, without its imports.
 
 `OUTLAST_FAULTS` is a comma-separated list of `NAME[@N]=ACTION` with the actions `kill`, `stop`, `skip` and
-`raise:ERRNO`, and perhaps `passages=FOLDER`, where all processes count together; the shim's starter passes it
-on, and only where `outlast.faults` would follow it.
+`OUTLAST_FAULTS` is a comma-separated list of `NAME[@N]=ACTION` with the actions `kill`, `stop`, `skip` and
+`raise:ERRNO`, and perhaps `passages=FOLDER`, where all processes count together, and `until=FILE`, whose
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 
 _KILL, _STOP = 9, 19
 _PASSAGES = "passages"
+_UNTIL = "until"
 _plan: dict[str, tuple[int | None, str]] = {}
 _passed: dict[str, int] = {}
 
@@ -43,10 +44,15 @@ def point(name: str) -> bool:
         return False
     if wanted is not None and passed != wanted:
         return False
-    if action.startswith("raise:"):
+    if action.startswith("raise:") and not _mended():
         number = getattr(errno, action[6:])
         raise OSError(number, os.strerror(number))
     return action == "skip"
+
+
+def _mended() -> bool:
+    until = _plan.get(_UNTIL)
+    return until is not None and os.path.exists(until[1])
 
 
 def _count_in(folder: str, name: str) -> int:
