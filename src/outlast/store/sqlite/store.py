@@ -358,7 +358,9 @@ class SqliteStore:
     def _outcome(self, operation: Operation, outcome: object) -> None:
         """The first refusal shuts the lease for everybody; a latched engine shuts all of them."""
         if isinstance(outcome, FencedError) and isinstance(operation, _UNDER_LEASE):
-            self._lose(operation.lease.epoch, "fenced")
+            # One that was given back too, whatever became of it here.
+            self._parts.leases.pop(operation.lease.epoch, None)
+            operation.lease.lose("fenced")
         if self._parts.engine.latched:
             self._ended()
 

@@ -124,6 +124,7 @@ async def nothing_is_written_under_a_lease_that_is_no_longer_in_force(harness: H
         tip = await store.tip(name)
         with refused(FencedError, f"{way} under the stale lease"):
             await writes(store, stale, tip)[way]()
+        equal((stale.lost.is_set(), stale.reason), (True, "released"), "lost, and why")
         equal(await store.tip(name), tip, "the tip")
         await _nothing_of_a_stale_owner(store, name)
         equal(await append(store, owner), 2, "the owner's next tip")
