@@ -198,6 +198,15 @@ def test_close_and_the_input_that_opens_again(place: Place) -> None:
     place.assert_effects_once("one", "two", "three")
 
 
+def test_a_run_whose_session_is_closed_by_somebody_else_ends_with_its_turn(place: Place) -> None:
+    run = place.start("run", "-a", "plain", "--session", "job", "--key", "one", "--json", MID_TURN)
+    place.until_there("started")
+    assert place.call("close", "job").status == 0
+    ended = run.wait()
+    assert (ended.status, ended.outcomes) == (1, ["interrupted"]), ended
+    assert not ended.errors
+
+
 # --- retry and skip --------------------------------------------------------------------------------
 
 

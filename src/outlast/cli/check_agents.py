@@ -69,15 +69,19 @@ def _looked_at(folder: Path, session: Owned | None) -> list[Finding]:
 
 
 def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
-    from outlast.keep import AgentFolder, Alive, Unknown, probe, tree_dead
+    from outlast.keep import AgentFolder, Alive, Unknown, probe, stopped, tree_dead
 
     facts = probe(AgentFolder(path))
     latest = facts.latest
     if facts.fault or (latest is not None and latest.fault):
         yield Finding("shims", "warning", f"{path}: {facts.fault or (latest and latest.fault)}")
+    name = None if session is None else session.session
+    for process in () if latest is None else stopped(latest.generation):
+        whose = f"of session {name}" if name is not None else f"in {path}"
+        message = f"the {process.role} (pid {process.pid}) {whose} is stopped: {_MISSED[process.role]}"
+        yield Finding("shims", "fault", message, f"kill -CONT {process.pid}", name)
     if latest is None or (session is not None and session.owned):
         return
-    name = None if session is None else session.session
     remedy = None if name is None else f"outlast resume {_quoted(name)}, or outlast kill {_quoted(name)}"
     if facts.shim_alive and latest.shim is not None:
         if session is None:
@@ -93,10 +97,21 @@ def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
         pids = " ".join(map(str, verdict.pids))
         message = f"the agent of {path.name} is gone and has left processes behind: {pids}"
         yield Finding("orphans", "fault", message, remedy or f"kill -KILL {pids}", name)
+    elif isinstance(verdict, Unknown) and latest.copied:
+        pids = f" (pid {' '.join(map(str, verdict.pids))})" if verdict.pids else ""
+        message = f"{path} is a copy: the agent that it tells of runs elsewhere{pids} and is not this store's"
+        yield Finding("shims", "warning", message, None, name)
     elif isinstance(verdict, Unknown) and verdict.pids:
         pids = " ".join(map(str, verdict.pids))
         message = f"{path.name}: {verdict.evidence}; perhaps: {pids}"
         yield Finding("orphans", "warning", message, f"ps -fp {pids}", name)
+
+
+_MISSED = {
+    "shim": "nobody can hear, feed or end its agent",
+    "guard": "nobody ends what its agent leaves behind",
+}
+"""What does not happen while one of an agent's two keepers is stopped."""
 
 
 class Owned:

@@ -57,7 +57,8 @@ def cancel_command(session: str, as_json: bool) -> int:
 def kill_command(session: str, force: bool, as_json: bool) -> int:
     """End a session's agent with its whole process tree, verified; the running turn ends as cancelled."""
     said = Said("the agent is gone, with everything that it had started", "there was no agent to kill")
-    return _owning(session, as_json, lambda handle: handle.kill(actor="cli"), said, force=force)
+    how = Ending(force=force)
+    return _owning(session, as_json, lambda handle: handle.kill(actor="cli"), said, how)
 
 
 @click.command("close")
@@ -66,7 +67,7 @@ def kill_command(session: str, force: bool, as_json: bool) -> int:
 def close_command(session: str, as_json: bool) -> int:
     """End a session the normal way: turn interrupted, agent ended. The next input opens it again."""
     said = Said("closed; its next input opens it again", "it was closed already")
-    return _owning(session, as_json, lambda handle: handle.close(actor="cli"), said)
+    return _owning(session, as_json, lambda handle: handle.close(actor="cli"), said, Ending())
 
 
 @click.command("retry")
@@ -96,28 +97,36 @@ def skip_command(session: str, turn: str | None, as_json: bool) -> int:
 # --- cancel, kill, close: also of a session that nobody owns --------------------------------------
 
 
-def _owning(name: str, as_json: bool, order: Order, said: Said, *, force: bool = False) -> int:
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The agent is to be ended; `force`: also where its owner hangs."""
+
+    force: bool = False
+
+
+def _owning(name: str, as_json: bool, order: Order, said: Said, ending: Ending | None = None) -> int:
     screen = Screen(os.environ, as_json=as_json)
     config = loaded_config(screen, name)
-    session, settled = run_async(screen, _take_and_order(config, name, order, screen, force=force))
+    session, settled = run_async(screen, _take_and_order(config, name, order, screen, ending))
     return _tell(screen, session, settled, said)
 
 
 async def _take_and_order(
-    config: Config, name: str, order: Order, screen: Screen, *, force: bool
+    config: Config, name: str, order: Order, screen: Screen, ending: Ending | None
 ) -> tuple[str, Settled]:
     """Of a session that nobody owns the lease is taken for the order and given back: no turn is begun for
     it, and an agent that is still at work then is left at work."""
     async with open_runtime(config) as runtime:
         session = runtime.session(await runtime.store.find(name))
-        await runtime.visit(session.id)
+        ends = ending is not None
+        await runtime.visit(session.id, ends_agent=ends)
         asked = asyncio.ensure_future(order(session))
-        if force:
+        if ending is not None and ending.force:
             done, _ = await asyncio.wait([asked], timeout=HANGS_AFTER)
             if not done:
-                await runtime.visit(session.id, take_over=True)
+                await runtime.visit(session.id, take_over=True, ends_agent=True)
         settled = await heard(runtime.store, session.id, asked, screen)
-        if settled.result == "queued" and await runtime.visit(session.id) is not None:
+        if settled.result == "queued" and await runtime.visit(session.id, ends_agent=ends) is not None:
             await session.quiet()
             settled = type(settled)("done")
         actor = runtime.actor(session.id)

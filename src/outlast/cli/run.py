@@ -181,9 +181,10 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
 async def leave_idle(runtime: Runtime, session: Session) -> None:
     """If this process owns the session: let the queue drain, end the agent, verified, and give the lease
     back. What was sent to it in that moment is not left behind: whoever sent it saw an owner."""
-    while runtime.actor(session.id) is not None:
-        await session.quiet()
-        await session.finish()
+    while (actor := runtime.actor(session.id)) is not None:
+        # It may end meanwhile: somebody closes the session.
+        await actor.quiet()
+        await actor.finish()
         if await _work_is_left(runtime, session):
             await runtime.own(session.id)
 

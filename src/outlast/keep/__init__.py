@@ -22,6 +22,8 @@ from outlast.keep.errors import (
     RequestRefusedError,
     ShimBusyError,
     ShimGoneError,
+    ShimSilentError,
+    ShimStoppedError,
     SpoolCorruptError,
     SpoolGapError,
     StartFailedError,
@@ -32,6 +34,7 @@ from outlast.keep.folder import AgentFolder, Claim, Generation, raise_floor
 from outlast.keep.link import Lost
 from outlast.keep.reader import SpoolFrame, SpoolReader
 from outlast.keep.records import ExitRecord
+from outlast.keep.standstill import stopped, wake
 from outlast.keep.start import start_idle
 
 __all__ = [
@@ -60,7 +63,9 @@ __all__ = [
     "ShimBusyError",
     "ShimClient",
     "ShimGoneError",
+    "ShimSilentError",
     "ShimStatus",
+    "ShimStoppedError",
     "SpoolCorruptError",
     "SpoolFrame",
     "SpoolGapError",
@@ -75,5 +80,7 @@ __all__ = [
     "probe",
     "raise_floor",
     "start_idle",
+    "stopped",
     "tree_dead",
+    "wake",
 ]

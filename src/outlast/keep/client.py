@@ -6,11 +6,12 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from outlast.faults import point
-from outlast.keep import frames, layout, tree
+from outlast.keep import frames, layout, standstill, tree
 from outlast.keep.errors import (
     AttachRefusedError,
     BelowFloorError,
@@ -28,8 +29,7 @@ from outlast.keep.folder import Claim, Generation
 from outlast.keep.link import Link, Lost
 from outlast.keep.records import ExitRecord
 
-_Sending = Coroutine[None, None, asyncio.Future[frames.Frame]]
-_Send = Callable[[], _Sending]
+T = TypeVar("T")
 
 NOT_ADMITTED = "this process is another user's, or one of the agent's own tree"
 _REASONS = {
@@ -124,7 +124,9 @@ class ShimClient:
     """One connection to a shim. Not for several tasks to attach by, but any of them may call it.
 
     Every request raises ShimGoneError when the connection ends before its answer: whether it was done is
-    then unknown and must be looked up (attach again, or the spool).
+    then unknown and must be looked up (attach again, or the spool). It raises ShimStoppedError when the shim
+    is stopped and ShimSilentError when it does not answer for other reasons: what was asked is then done once
+    the shim goes on, before whatever is asked later.
     """
 
     def __init__(self, generation: Generation) -> None:
@@ -134,13 +136,18 @@ class ShimClient:
         self.lost_by: Lost | None = None
         self.tip: int = 0
         """End of the last whole frame that the shim has announced."""
+        self.accepted: int = 0
+        """Seq of the newest input that the shim has accepted over this connection."""
+        self.unheard: set[asyncio.Future[Any]] = set()
+        """Requests that have no answer yet."""
         self._link = Link(self._announced, self._lose)
         self._tip_moved = asyncio.Event()
 
     @classmethod
     async def connect(cls, generation: Generation) -> ShimClient:
         """Connect to the generation's shim. Raises ShimGoneError if there is none, ShimBusyError if it
-        takes no connection for a while, CopiedFolderError if the folder is a copy."""
+        takes no connection for a while, ShimStoppedError if it is stopped then, CopiedFolderError if the
+        folder is a copy."""
         client = cls(generation)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -180,7 +187,7 @@ class ShimClient:
         point("keep.fence.after")
 
     async def _claiming(self, kind: int, claim: Claim) -> Fields:
-        answer = await self._link.request(kind, pack(claim.fields()))
+        answer = await self._heard(self._link.request(kind, pack(claim.fields())))
         said = Fields(answer.payload)
         if answer.type == frames.OK:
             self._announced(said.integer("tip"))
@@ -221,22 +228,23 @@ class ShimClient:
         Raises InputRefusedError (nothing of it is there), ShimGoneError (unknown: see `landing`).
         """
         point("keep.input.send")
-        return await self._feed(seq, lambda: self._link.send(frames.INPUT, line, seq=seq))
+        return await self._heard(self._feed(seq, frames.INPUT, line))
 
     async def close_stdin(self, seq: int) -> Accepted:
         """Close the agent's stdin behind all inputs; it takes an input's number. Errors as for `input`."""
         point("keep.close_stdin.send")
-        return await self._feed(seq, lambda: self._link.send(frames.STDIN_CLOSED, b"", seq=seq))
+        return await self._heard(self._feed(seq, frames.STDIN_CLOSED, b""))
 
-    async def _feed(self, seq: int, send: _Send) -> Accepted:
+    async def _feed(self, seq: int, kind: int, line: bytes) -> Accepted:
         written = self._link.expect_written(seq)
         try:
-            answer = await (await send())
+            answer = await self._link.request(kind, line, seq=seq)
         except KeepError:
             self._link.forget_written(seq, written)
             raise
         point("keep.input.answered")
         if answer.type == frames.ACCEPTED:
+            self.accepted = max(self.accepted, seq)
             return Accepted(seq, written)
         self._link.forget_written(seq, written)
         said = Fields(answer.payload)
@@ -249,9 +257,13 @@ class ShimClient:
 
     async def kill(self, grace: float = 0.0) -> ExitRecord:
         """End the agent and its whole tree: SIGTERM, `grace` seconds, SIGKILL. Returns once nothing of it is
-        left; the shim has then ended too. Bound it: a process in an uninterruptible call can take long."""
+        left; the shim has then ended too. A shim or guard that is stopped is continued: nobody else would end
+        the agent. Raises ShimSilentError when the tree has not ended long after that."""
         point("keep.kill.send")
-        said = await self._ask(frames.KILL, pack({"grace_ms": _milliseconds(grace)}))
+        asked = self._asked(self._request(frames.KILL, pack({"grace_ms": _milliseconds(grace)})))
+        standstill.wake(self.generation)
+        patience = min(grace, _LONGEST_GRACE) + standstill.END_PATIENCE
+        said = await standstill.heard(asked, self.generation, patience, standstill.wake)
         point("keep.kill.answered")
         return ExitRecord.of(said, by="shim")
 
@@ -300,6 +312,25 @@ class ShimClient:
         )
 
     async def _ask(self, kind: int, payload: bytes) -> Fields:
+        return await self._heard(self._request(kind, payload))
+
+    async def _heard(self, request: Coroutine[Any, Any, T]) -> T:
+        asked = self._asked(request)
+        return await standstill.heard(asked, self.generation, standstill.SILENCE, standstill.name_stopped)
+
+    def _asked(self, request: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """The request as a task of its own: whoever stops waiting must not leave half a message behind."""
+        asked = asyncio.ensure_future(request)
+        self.unheard.add(asked)
+        asked.add_done_callback(self._answered)
+        return asked
+
+    def _answered(self, asked: asyncio.Future[Any]) -> None:
+        self.unheard.discard(asked)
+        if not asked.cancelled():
+            asked.exception()  # Where nobody waits for it any more it is no reason for a warning.
+
+    async def _request(self, kind: int, payload: bytes) -> Fields:
         answer = await self._link.request(kind, payload)
         said = Fields(answer.payload)
         if answer.type == frames.REFUSED:
@@ -344,9 +375,8 @@ async def _reach(generation: Generation, sock: socket.socket) -> None:
                 sock.connect(path)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise ShimBusyError(
-                        f"the shim in {generation.path} takes no connection", hint="is it stopped?"
-                    ) from None
+                    standstill.name_stopped(generation)
+                    raise ShimBusyError(f"the shim in {generation.path} takes no connection") from None
             else:
                 return
         await asyncio.sleep(_CONNECT_PAUSE)

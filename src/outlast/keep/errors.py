@@ -10,6 +10,8 @@ KeepError
 ├── ShimGoneError           there is no shim to speak to, or the connection to it has ended
 │   ├── ShimBusyError       it lives and takes no connection now, or had to close this one
 │   └── CopiedFolderError   the folder is a copy: its shim serves the original
+├── ShimSilentError         it lives and does not answer; what was asked may still be done
+│   └── ShimStoppedError    because somebody has stopped it
 ├── AttachRefusedError      the shim does not take this process for an owner
 ├── RequestRefusedError     the shim refused a request; `reason` says why
 │   └── InputRefusedError   the input is not in the agent and never will be by this request
@@ -62,7 +64,11 @@ class TreeNotDeadError(KeepError):
 
 
 class StartFailedError(KeepError):
-    """No shim could be started; nothing runs."""
+    """No shim could be started; nothing runs. `number` is the errno of what failed, 0 where none is known."""
+
+    def __init__(self, message: str, *, hint: str | None = None, number: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.number = number
 
 
 class LaunchFailedError(KeepError):
@@ -86,6 +92,20 @@ class ShimBusyError(ShimGoneError):
 
 class CopiedFolderError(ShimGoneError):
     """The generation's folder is a copy of the one that it ran in; what lives there is not this one's."""
+
+
+class ShimSilentError(KeepError):
+    """The shim lives and has not answered for a long time. What was asked of it may still be done."""
+
+    exit_code = 4
+
+
+class ShimStoppedError(ShimSilentError):
+    """Somebody has stopped the shim `pid` (SIGSTOP, a debugger). It does what was asked once it goes on."""
+
+    def __init__(self, message: str, *, hint: str, pid: int) -> None:
+        super().__init__(message, hint=hint)
+        self.pid = pid
 
 
 class AttachRefusedError(KeepError):

@@ -42,6 +42,8 @@ class ProcessFacts:
     pid_ns: str
     boot: str
     alive: bool
+    stopped: bool = False
+    """It lives, and somebody has stopped it."""
 
 
 @dataclass(frozen=True)
@@ -109,15 +111,16 @@ def probe(folder: AgentFolder) -> FolderFacts:
 
 
 def look_at_processes(generation: Generation) -> tuple[ProcessFacts | None, ProcessFacts | None]:
-    """Shim and guard of a generation; None where none is on record. Raises OSError."""
+    """Shim and guard of a generation; None where none is on record, and in a copy of its folder. Raises
+    OSError."""
     with generation.opened() as fd:
         try:
             identity = layout.read_record(layout.ID, dir_fd=fd)
+            if identity is None or tree.is_copy(identity, fd):
+                return None, None
+            return _process("shim", identity), _process("guard", identity)
         except FieldsDamaged:
-            identity = None
-    if identity is None:
-        return None, None
-    return _process("shim", identity), _process("guard", identity)
+            return None, None
 
 
 def look(generation: Generation) -> GenerationFacts:
@@ -156,7 +159,8 @@ def _process(role: str, identity: Fields) -> ProcessFacts:
     pid, ticks = identity.integer(f"{role}_pid"), identity.integer(f"{role}_ticks")
     boot, pid_ns = identity.text("boot"), identity.text("pid_ns")
     here = boot == proc.boot_id() and pid_ns == proc.pid_namespace()
-    return ProcessFacts(role, pid, ticks, pid_ns, boot, here and proc.is_alive(pid, ticks))
+    alive = here and proc.is_alive(pid, ticks)
+    return ProcessFacts(role, pid, ticks, pid_ns, boot, alive, alive and proc.is_stopped(pid))
 
 
 class _Scan:

@@ -10,6 +10,9 @@ from outlast.keep import frames
 from outlast.keep.errors import KeepError, ShimBusyError, ShimGoneError
 from outlast.keep.fields import Fields, FieldsDamaged
 
+_LAST_WORDS = 2.0
+"""Seconds for a shim to read what is still to be sent when the connection is closed."""
+
 
 @dataclass(frozen=True)
 class Lost:
@@ -125,17 +128,28 @@ class Link(asyncio.Protocol):
                 for part, flags in _parts(payload):
                     transport.write(frames.encode(kind, part, flags=flags, seq=seq, offset=number))
                     await self._writable.wait()
+                    if self._closed.is_set():
+                        break
             except asyncio.CancelledError:
                 transport.abort()
                 raise
             return future
 
-    async def request(self, kind: int, payload: bytes) -> frames.Frame:
-        return await (await self.send(kind, payload))
+    async def request(self, kind: int, payload: bytes, *, seq: int = 0) -> frames.Frame:
+        """Send a message and wait for its answer. Raises ShimGoneError."""
+        return await (await self.send(kind, payload, seq=seq))
 
     async def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        """End the connection; what the shim does not read within a moment is not sent any more."""
+        transport = self._transport
+        if transport is None:
+            return
+        transport.close()
+        try:
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._closed.wait()
+        except TimeoutError:
+            transport.abort()
             await self._closed.wait()
 
 

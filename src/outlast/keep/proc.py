@@ -87,6 +87,12 @@ def start_ticks(pid: int) -> int | None:
     return None if fields is None or fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal or a debugger holds the process."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] in (b"T", b"t")
+
+
 def parent(pid: int) -> int | None:
     """The process's parent; None if there is no such process."""
     fields = _stat(pid)

@@ -23,13 +23,13 @@ from outlast.errors import (
 )
 from outlast.ids import new_id
 from outlast.journal import Journal
-from outlast.keep import Claim, KeepError, ShimGoneError
+from outlast.keep import Claim, KeepError, ShimGoneError, ShimSilentError
 from outlast.records.envelope import Draft
 from outlast.records.types import Fence, RestoreDone, RestoreErrored, RestoreStarted
 from outlast.restore.facts import Facts
 from outlast.restore.plan import RestorePlan, plan
-from outlast.restore.probe import fence_agents, generation_of, probe_facts
-from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending, stop_asked_for
+from outlast.restore.probe import fence_agents, generation_of, probe_facts, wake_agents
+from outlast.restore.repairs import closing_gates, end_asked_for, quick_repairs, slow_ending, stop_asked_for
 from outlast.restore.start import first_records
 from outlast.restore.surroundings import Surroundings, hosting_for, look
 from outlast.state.model import State
@@ -47,12 +47,13 @@ FAREWELL = 2.0
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
     """`wait` seconds for a living owner; `take_over` ends it. `resume_queue`: a person asked, so a queue
-    that a cancel held goes on."""
+    that a cancel held goes on. `ends_agent`: a person wants the agent ended."""
 
     session: str
     wait: float = 0.0
     take_over: bool = False
     resume_queue: bool = False
+    ends_agent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,8 @@ async def _probe(now: Restoring) -> None:
     state = now.state
     claim = Claim(store.store_id, state.lineage or new_id(), lease.epoch, store.incarnation)
     now.hosting = hosting_for(now.around, state, claim)
+    if now.request.ends_agent or end_asked_for(await now.around.store.pending(now.request.session)):
+        wake_agents(state, now.hosting)
     await fence_agents(state, claim, now.hosting)
     faults.point("restore.probe.fenced")
     now.facts = await _facts(now)
@@ -291,6 +294,8 @@ async def _loop_agent(now: Restoring, loop_id: str, action: str, driver: LoopDri
         return
     try:
         host = await AgentHost.attach(_there(now.hosting), driver.agent, loop, generation)
+    except ShimSilentError:
+        raise
     except KeepError:
         return  # It ended by itself.
     if action == "attach":

@@ -24,6 +24,7 @@ from outlast.keep import (
     landing,
     raise_floor,
     tree_dead,
+    wake,
 )
 from outlast.keep import (
     Landing as KeepLanding,
@@ -198,10 +199,19 @@ async def _spool_terminal(
     return None, ""
 
 
+def wake_agents(state: State, hosting: Hosting) -> None:
+    """Continue shims and guards that somebody has stopped, so that they can end their agents."""
+    for loop in state.loops:
+        latest = hosting.folder(loop).latest()
+        if latest is not None:
+            wake(latest)
+
+
 async def fence_agents(state: State, claim: Claim, hosting: Hosting) -> None:
     """Raise every agent folder's floor to our epoch: from here on no earlier owner starts or feeds an agent.
 
-    Raises BelowFloorError, ForeignFolderError, FolderLockHeldError (its holder answers nobody), OSError.
+    Raises BelowFloorError, ForeignFolderError, FolderLockHeldError (its holder takes nobody in),
+    ShimSilentError, OSError.
     """
     for loop in state.loops.values():
         folder = hosting.folder(loop.loop)

@@ -54,6 +54,11 @@ def stop_asked_for(entries: Sequence[Entry], turn: str) -> Stop | None:
     return None
 
 
+def end_asked_for(entries: Sequence[Entry]) -> bool:
+    """Whether a person wants the agent ended: a kill or a close waits in the inbox."""
+    return any(entry.kind in ("kill", "close") for entry in entries)
+
+
 def _names(entry: Entry, turn: str) -> bool:
     try:
         return decode(StopRequest, entry.body).turn == turn

@@ -15,6 +15,7 @@ from outlast import faults
 from outlast.clock import monotonic
 from outlast.errors import InvalidRecordError, StoreError
 from outlast.journal import Journal, Proposal
+from outlast.keep import KeepError
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     Body,
@@ -320,6 +321,8 @@ class SessionActor:
             if self.failure is None and self._leaving == "finish":
                 await self.driver.end_agent()
             await self.driver.detach()
+        except KeepError as error:
+            self.failure = self.failure or error
         finally:
             # A lease that cannot be given back on a full disk ends with this process.
             with contextlib.suppress(StoreError):

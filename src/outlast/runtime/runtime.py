@@ -123,10 +123,14 @@ class Runtime:
         """Like `restore` without touching a held queue; None when somebody else owns it."""
         return await self._own_unless_held(RestoreRequest(session))
 
-    async def visit(self, session: str, *, take_over: bool = False) -> Session | None:
+    async def visit(
+        self, session: str, *, take_over: bool = False, ends_agent: bool = False
+    ) -> Session | None:
         """Own the session for commands alone: an agent at work is attached to, no turn is begun. None when
-        somebody else owns it."""
-        return await self._own_unless_held(RestoreRequest(session, take_over=take_over), begins=False)
+        somebody else owns it. `ends_agent`: a person wants the agent ended, so a shim that is stopped is
+        continued."""
+        request = RestoreRequest(session, take_over=take_over, ends_agent=ends_agent)
+        return await self._own_unless_held(request, begins=False)
 
     async def _own_unless_held(self, request: RestoreRequest, *, begins: bool = True) -> Session | None:
         try:

@@ -10,7 +10,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from outlast import faults
-from outlast.agents.contract import Agent, CloseStdin, Failure, GateAnswer, InputLine, Prompt, Wanted
+from outlast.agents.contract import (
+    Agent,
+    CloseStdin,
+    Failure,
+    GateAnswer,
+    InputLine,
+    Notice,
+    Prompt,
+    Wanted,
+)
 from outlast.clock import monotonic
 from outlast.journal import Journal, Proposal
 from outlast.keep import KeepError, Verified
@@ -33,6 +42,9 @@ KILL_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 FOLD_EVERY = 32 * 1024 * 1024
 """Bytes of spool after which the folded state is stored and the spool below it let go."""
+
+WATCH = 10.0
+"""Seconds of silence after which it is looked whether somebody has stopped the agent's shim."""
 
 GatePolicy = Callable[[str, GateOpened], Awaitable[str | None]]
 """(gate id, gate) -> the choice that a policy makes, or None to leave it to a person."""
@@ -65,6 +77,8 @@ class Conversation:
     _failure: Failure | None = None
     """What the runtime itself saw fail."""
     _policies: set[asyncio.Task[None]] = field(default_factory=set)
+    _named: str = ""
+    """The standstill that was told last."""
     _unrecorded: BaseException | None = None
     """Why the decision of a policy could not be recorded."""
 
@@ -270,7 +284,8 @@ class Conversation:
     async def _write_next(self) -> bool:
         """Write the next line that the adapter asks for; False if it asks for none now."""
         fold = self.host.intake.fold
-        if not self.host.alive or not self._stdin_open or fold.last_input < self.host.accepted_input:
+        unread = self.host.unheard or fold.last_input < self.host.accepted_input
+        if not self.host.alive or not self._stdin_open or unread:
             return False
         item = self.host.next(await self._wanted())
         if item is None:
@@ -290,6 +305,8 @@ class Conversation:
         faults.point("turn.input.after")
         if refused == "closed":
             self._stdin_open = False  # It reads nothing more; how it ends decides.
+        elif refused == "silent":
+            self._name(self.host.silence)
         elif refused in _UNDELIVERABLE:
             await self._undelivered(item, _UNDELIVERABLE[refused])
 
@@ -322,6 +339,12 @@ class Conversation:
             await patience.decide(self.journal, if_wanted, at="turn.reserve")
         return wanted(self.journal.state)
 
+    def _name(self, standstill: str) -> None:
+        """Say once what the agent, or whoever speaks to it, waits for; empty: for nothing."""
+        if standstill and standstill != self._named:
+            self.show(Notice(standstill))
+        self._named = standstill
+
     # --- deadlines ---------------------------------------------------------------------------------
 
     async def _enforce(self) -> None:
@@ -348,7 +371,10 @@ class Conversation:
             flush = self._flushed + FLUSH_INTERVAL - now
             due = flush if due is None else min(due, flush)
         # Rounded up a little: a wake-up before the deadline would only be followed by another.
-        await self.host.wait(self.wake, None if due is None else max(due, 0.0) + 0.001)
+        soon = WATCH if due is None else min(max(due, 0.0) + 0.001, WATCH)
+        await self.host.wait(self.wake, soon)
+        if self.host.idle_seconds() >= WATCH:
+            self._name(self.host.stopped())
         self.wake.clear()
         self.journal.raise_if_lost()
         if self._unrecorded is not None:

@@ -16,7 +16,7 @@ from outlast.agents.contract import (
     Failure,
 )
 from outlast.journal import Journal, Proposal
-from outlast.keep import AttachRefusedError, BelowFloorError, KeepError, ShimGoneError
+from outlast.keep import AttachRefusedError, BelowFloorError, KeepError, ShimGoneError, ShimSilentError
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     Content,
@@ -164,7 +164,7 @@ class LoopDriver:
     # --- an agent's life -----------------------------------------------------------------------
 
     async def end_agent(self, grace: float = KILL_GRACE) -> None:
-        """End the agent's process tree, verified."""
+        """End the agent's process tree, verified. Raises ShimSilentError when it does not end."""
         if self.host is not None:
             host, self.host = self.host, None
             await host.end(grace)
@@ -200,7 +200,7 @@ class LoopDriver:
             await self.end_agent()
             try:
                 return await self._launch(turn)
-            except ShimGoneError:
+            except (ShimGoneError, ShimSilentError):
                 # An idle shim waits some seconds for its START, and a machine may sleep, or its disk be full,
                 # for longer. No input was written, so that another life may be begun.
                 self._raise_if_taken()

@@ -29,6 +29,8 @@ from outlast.keep import (
     RequestRefusedError,
     ShimClient,
     ShimGoneError,
+    ShimSilentError,
+    ShimStoppedError,
     SpoolCorruptError,
     SpoolFrame,
     SpoolGapError,
@@ -38,7 +40,9 @@ from outlast.keep import (
     kill_marked,
     probe,
     tree_dead,
+    wake,
 )
+from outlast.keep.standstill import name_stopped
 from outlast.records.types import InputReserved, Process
 from outlast.state.model import Loop
 from outlast.turns import launch
@@ -66,8 +70,8 @@ class AgentHost:
     def __init__(self, generation: Generation, intake: Intake, hosting: Hosting, agent: Agent) -> None:
         self.generation = generation
         self.intake = intake
-        self.accepted_input: int = 0
-        """Seq of the newest input that the shim has accepted from us; it is folded once it is read."""
+        self.silence: str = ""
+        """Why the shim has not answered what we asked last; empty when it has."""
         self.processes: list[Process] = []
         self.boot_id: str = ""
         self._hosting = hosting
@@ -79,6 +83,7 @@ class AgentHost:
         self._last_frame_at = boottime()
         self._grace: float | None = -1.0
         self._lost: str | None = None
+        self._accepted = 0
 
     # --- making one ----------------------------------------------------------------------------
 
@@ -172,6 +177,26 @@ class AgentHost:
         lost = self._client.lost_by if self._client is not None else None
         return lost is not None and lost.reason == "taken"
 
+    @property
+    def accepted_input(self) -> int:
+        """Seq of the newest input that the shim has accepted from us; it is folded once it is read."""
+        if self._client is not None:
+            self._accepted = max(self._accepted, self._client.accepted)
+        return self._accepted
+
+    @property
+    def unheard(self) -> bool:
+        """The shim has not answered yet what was asked of it."""
+        return self._client is not None and bool(self._client.unheard)
+
+    def stopped(self) -> str:
+        """That somebody has stopped its shim, and what to do; empty where nobody has."""
+        try:
+            name_stopped(self.generation)
+        except ShimStoppedError as error:
+            return str(error)
+        return ""
+
     async def see_end(self) -> None:
         """The shim is gone: wait until its last word, or its guard's, is in the spool, or until nothing of
         the tree lives. Bounded."""
@@ -179,6 +204,7 @@ class AgentHost:
         while not isinstance(tree_dead(self.generation), Verified):
             if boottime() > deadline:
                 return
+            wake(self.generation)
             await asyncio.sleep(launch.POLL)
 
     @property
@@ -248,7 +274,8 @@ class AgentHost:
         return SpoolLost(f"the adapter {self._agent.adapter} {what} ({type(error).__name__})")
 
     async def wait(self, wake: asyncio.Event, seconds: float | None) -> None:
-        """Until the spool has more, the shim is gone, `wake` is set, or `seconds` are over (None: never)."""
+        """Until the spool has more, the shim is gone or answers at last, `wake` is set, or `seconds` are over
+        (None: never)."""
         client = self._client
         if client is None:
             return
@@ -258,7 +285,9 @@ class AgentHost:
             asyncio.ensure_future(wake.wait()),
         ]
         try:
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [*waits, *client.unheard], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             for wait in waits:
                 wait.cancel()
@@ -301,7 +330,8 @@ class AgentHost:
 
     async def write(self, seq: int, item: InputLine | CloseStdin) -> str | None:
         """Give the agent a line as input `seq`; None when it is accepted, else why it was refused. A refused
-        input left no trace: it is written again after what came meanwhile has been folded."""
+        input left no trace: it is written again after what came meanwhile has been folded. `silent`: the shim
+        has not answered, and takes it or refuses it later; nothing is written before that."""
         client = self._client
         if client is None:
             return "gone"
@@ -316,11 +346,14 @@ class AgentHost:
             return refused.reason
         except ShimGoneError:
             return "gone"  # Whether it was accepted, the spool tells.
-        self.accepted_input = seq
+        except ShimSilentError as silent:
+            self.silence = str(silent)
+            return "silent"
         return None
 
     async def kill(self, grace: float) -> None:
-        """End the agent's tree: SIGTERM, `grace` seconds, SIGKILL, until nothing of it is left."""
+        """End the agent's tree: SIGTERM, `grace` seconds, SIGKILL, until nothing of it is left. Raises
+        ShimSilentError when that takes far too long."""
         if self._client is None:
             return
         # If the shim is gone, its end (or its next owner) shows in the spool.
@@ -328,14 +361,17 @@ class AgentHost:
             await self._client.kill(grace)
 
     async def end(self, grace: float) -> None:
-        """End it and let go of it; returns when its shim and guard are gone."""
-        await self.kill(grace)
-        await self.forget()
+        """End it and let go of it; returns when its shim and guard are gone. Raises ShimSilentError."""
+        try:
+            await self.kill(grace)
+        finally:
+            await self.forget()
         await launch.gone(self.generation)
 
     async def end_verified(self) -> Verified | Alive | Unknown:
         """End it at once, also where its shim does not answer; gives what is then known of its tree."""
-        await self.end(0.0)
+        with contextlib.suppress(ShimSilentError):
+            await self.end(0.0)
         await self.see_end()
         return await asyncio.to_thread(kill_marked, self.generation)
 
@@ -343,20 +379,22 @@ class AgentHost:
         """How long it may go on unowned and silent; None: for ever."""
         if self._client is not None and self._grace != seconds:
             with contextlib.suppress(ShimGoneError, RequestRefusedError):
-                await self._client.set_grace(seconds)
+                # A shim that is silent reads it before it does anything else.
+                with contextlib.suppress(ShimSilentError):
+                    await self._client.set_grace(seconds)
                 self._grace = seconds
 
     async def trim(self, offset: int) -> None:
         """Let go of the spool below `offset`: the journal holds what was there."""
         if self._client is not None:
-            with contextlib.suppress(ShimGoneError, RequestRefusedError):
+            with contextlib.suppress(ShimGoneError, ShimSilentError, RequestRefusedError):
                 await self._client.trim(offset)
 
     async def detach(self) -> None:
         """Leave it to its shim."""
         client, self._client = self._client, None
         if client is not None:
-            with contextlib.suppress(ShimGoneError, RequestRefusedError):
+            with contextlib.suppress(ShimGoneError, ShimSilentError, RequestRefusedError):
                 await client.detach()
             await client.close()
 

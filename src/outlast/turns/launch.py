@@ -15,6 +15,7 @@ from outlast.keep import (
     Generation,
     ShimClient,
     ShimGoneError,
+    ShimSilentError,
     StartFailedError,
     TreeNotDeadError,
     Verified,
@@ -22,6 +23,7 @@ from outlast.keep import (
     layout,
     start_idle,
     tree_dead,
+    wake,
 )
 from outlast.turns.report import report
 
@@ -80,26 +82,33 @@ async def end_earlier(folder: AgentFolder, claim: Claim) -> None:
     if latest is None:
         await asyncio.sleep(POLL)
         return
+    wake(latest)
     try:
         client = await ShimClient.connect(latest)
-    except ShimGoneError:
+    except (ShimGoneError, ShimSilentError):
         await asyncio.to_thread(kill_marked, latest, seconds=1.0)
         await asyncio.sleep(POLL)
         return
     try:
         await client.attach(claim)
         await client.kill(0.0)
-    except ShimGoneError:
+    except (ShimGoneError, ShimSilentError):
         await asyncio.sleep(POLL)
     finally:
         await client.close()
 
 
 async def end_orphans(folder: AgentFolder) -> None:
-    """End what the newest life has left behind where neither its shim nor its guard lives to do it."""
+    """End what the newest life has left behind: its guard does it, also one that was stopped, and without
+    guard and shim its marker finds it. Bounded."""
     latest = folder.latest()
-    if latest is not None and isinstance(tree_dead(latest), Alive):
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while latest is not None and isinstance(tree_dead(latest), Alive):
+        if asyncio.get_running_loop().time() > deadline:
+            return
+        wake(latest)
         await asyncio.to_thread(kill_marked, latest)
+        await asyncio.sleep(POLL)
 
 
 async def gone(generation: Generation) -> None:
