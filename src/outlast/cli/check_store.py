@@ -7,15 +7,10 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from outlast.cli.findings import Finding, Patient
-from outlast.clock import isoformat
 from outlast.errors import IntegrityError, OutlastError, PlatformError, SchemaError, UsageError
 from outlast.store.contract import CatalogQuery, Holder, Listed
-
-if TYPE_CHECKING:
-    from outlast.store.sqlite.reading import Reader
 
 FEW_BYTES = 64 << 20
 """Below this much free space a turn's output may not fit."""
@@ -36,14 +31,24 @@ def check_store(patient: Patient) -> Iterator[Finding]:
     yield from _permissions(patient)
     yield from _space(patient)
     if not patient.layout.exists():
-        yield Finding(
-            "store", "ok", f"there is no store at {patient.layout.database} yet; the first input makes it"
-        )
+        yield _absent(patient)
         return
     yield from _database(patient)
     yield from _busy(patient)
     yield from _owners(patient)
     yield from _nodes(patient)
+
+
+def _absent(patient: Patient) -> Finding:
+    from outlast.store.sqlite.engine import refuse_vanished
+
+    try:
+        refuse_vanished(patient.layout)
+    except IntegrityError as error:
+        return Finding("store", "fault", error.message, error.hint)
+    return Finding(
+        "store", "ok", f"there is no store at {patient.layout.database} yet; the first input makes it"
+    )
 
 
 def _place(patient: Patient) -> Iterator[Finding]:
@@ -114,6 +119,7 @@ def _space(patient: Patient) -> Iterator[Finding]:
 def _database(patient: Patient) -> Iterator[Finding]:
     import apsw
 
+    from outlast.cli.check_journals import check_journals
     from outlast.store.sqlite.connection import require_safe_sqlite
     from outlast.store.sqlite.reading import Reader
 
@@ -131,7 +137,7 @@ def _database(patient: Patient) -> Iterator[Finding]:
         return
     try:
         yield Finding("store", "ok", f"{patient.layout.database} opens, store {reader.store_id}")
-        yield from _journals(reader)
+        yield from check_journals(patient.layout, reader)
     finally:
         reader.close()
 
@@ -147,32 +153,6 @@ def _unopened(patient: Patient, error: OutlastError) -> Finding:
     if unmade:
         return Finding("store", "note", f"{patient.layout.database} is not made yet; the next input makes it")
     return Finding("store", "fault", error.message, error.hint)
-
-
-def _journals(reader: Reader) -> Iterator[Finding]:
-    """Whether each journal still reaches as far as its witness says."""
-    damaged = False
-    for row in reader.list(CatalogQuery(limit=MANY)):
-        session = row.entry.session
-        try:
-            reader.tip(session)
-        except IntegrityError as error:
-            damaged = True
-            yield Finding("journals", "fault", error.message, error.hint, session)
-    lost = reader.witness_lost()
-    if lost is not None:
-        since = (
-            f" at {isoformat(lost)}; it was begun anew" if lost else ", and is begun anew by the next command"
-        )
-        yield Finding(
-            "witness",
-            "warning",
-            f"the witness of the journals' ends was found emptied or removed{since}:"
-            " a journal that had got shorter until then is not noticed",
-            "if you did not move or restore the store yourself, compare it with a backup",
-        )
-    if not damaged and lost != 0:
-        yield Finding("journals", "ok", "every journal is as long as its witness says")
 
 
 def _busy(patient: Patient) -> Iterator[Finding]:

@@ -11,9 +11,10 @@ import msgspec
 
 from outlast.cli.contact import open_client
 from outlast.cli.exits import Exit
-from outlast.cli.options import json_option, session_argument
+from outlast.cli.options import json_option, not_empty
 from outlast.cli.output import Screen, visible
 from outlast.cli.stored import loaded_config
+from outlast.errors import UsageError
 
 if TYPE_CHECKING:
     from outlast.config import Config
@@ -35,23 +36,88 @@ class RepairLine(msgspec.Struct, frozen=True):
     lost: list[str] = []
 
 
+class DatabaseLine(msgspec.Struct, frozen=True):
+    """`repair --database --json`. A contract: docs/cli.md."""
+
+    database: str
+    repaired: bool
+    """False: it is sound."""
+    quarantine: str | None = None
+    rows: int = 0
+    lost: dict[str, int] = {}
+    """Rows that could not be read, by table; at least so many."""
+    unlisted: list[str] = []
+    """Sessions that are there and could not be put into the list again."""
+
+
 @click.command("repair")
-@session_argument
+@click.argument("session", metavar="[ID]", required=False, callback=not_empty)
+@click.option("--database", is_flag=True, help="Make a sound database of what can be read of a damaged one.")
 @json_option()
-def repair_command(session: str, as_json: bool) -> int:
+def repair_command(session: str | None, database: bool, as_json: bool) -> int:
     """End a damaged journal before its first fault; what goes is kept in quarantine, as it was stored.
 
     `outlast verify` shows the fault first. Nothing that the cut leaves undecided runs again by itself: turns
     and inputs of which it is not known any more whether they were carried out are parked, for `outlast retry`
     or `outlast skip`. The session's agent is ended. Exits 4 while somebody owns the session.
+
+    With --database it is the store's own file that is mended: first the damaged one is kept in quarantine.
+    Journals that have lost records by the damage say so to `outlast verify --all` afterwards.
     """
+    if database == (session is not None):
+        raise UsageError("name a session, or give --database", hint="`outlast doctor` says which")
     screen = Screen(os.environ, as_json=as_json)
+    if session is None:
+        return _tell_database(screen, _repair_database(loaded_config(screen)))
     line = asyncio.run(_repair(loaded_config(screen), session))
     if as_json:
         screen.json_line(line)
         return Exit.OK
     for text in _lines(line):
         screen.out.line(visible(text))
+    return Exit.OK
+
+
+def _repair_database(config: Config) -> DatabaseLine:
+    from outlast.clock import now
+    from outlast.errors import SessionNotFoundError
+    from outlast.store.sqlite.layout import Layout
+    from outlast.store.sqlite.rebuild import rebuild
+    from outlast.store.url import database_path
+
+    layout = Layout.of(database_path(config.store_url, os.environ))
+    if not layout.exists():
+        raise SessionNotFoundError(f"there is no store at {layout.database}")
+    done = rebuild(layout, now())
+    unlisted = asyncio.run(_relist(config))
+    if done is None:
+        return DatabaseLine(str(layout.database), repaired=False, unlisted=unlisted)
+    lost = dict(done.lost) | ({"nameless sessions": done.nameless} if done.nameless else {})
+    return DatabaseLine(str(layout.database), True, str(done.quarantine), done.rows, lost, unlisted)
+
+
+async def _relist(config: Config) -> list[str]:
+    from outlast.restore.repair import relist
+
+    async with open_client(config) as client:
+        return await relist(cast("Mendable", client.store))
+
+
+def _tell_database(screen: Screen, line: DatabaseLine) -> int:
+    if screen.as_json:
+        screen.json_line(line)
+        return Exit.OK
+    if not line.repaired:
+        screen.out.line(visible(f"{line.database} is sound"))
+    else:
+        screen.out.line(
+            visible(f"{line.database}: {line.rows} rows are in it; the damaged one: {line.quarantine}")
+        )
+        for what, count in line.lost.items():
+            screen.out.line(visible(f"  {count} of {what} could not be read"))
+        screen.out.line("  `outlast verify --all` says whose journals have lost records")
+    for session in line.unlisted:
+        screen.out.line(visible(f"  {session} is not listed: its journal has no beginning"))
     return Exit.OK
 
 

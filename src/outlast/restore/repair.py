@@ -30,10 +30,25 @@ from outlast.records.types import (
     TurnParked,
     TurnStarted,
 )
+from outlast.state.catalog import catalog_entry
 from outlast.state.model import State
 from outlast.store.contract import AcquireOptions, Cut, Entry, Lease, Mendable, Settlement
 from outlast.turns import launch
 from outlast.turns.requests import InputRequest, decode
+
+
+async def relist(store: Mendable) -> list[str]:
+    """Make missing rows of the list anew, from journals and inboxes. Gives the sessions it could not list."""
+    left = []
+    for session in await store.mending.unlisted():
+        found = await verify(store, session, _LOOK)
+        opening = next((entry.opening for entry in await store.pending(session) if entry.opening), None)
+        entry = catalog_entry(found.state) if found.state.lineage else opening
+        if entry is None:
+            left.append(session)
+        else:
+            await store.mending.relist(entry)
+    return left
 
 
 @dataclass(frozen=True, slots=True)

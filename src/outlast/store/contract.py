@@ -374,6 +374,14 @@ class Mending(Protocol):
 
     async def beyond(self, name: str, seq: int) -> Beyond: ...
 
+    async def unlisted(self) -> list[str]:
+        """Sessions that have a journal or an inbox, and no row in the catalog."""
+        ...
+
+    async def relist(self, entry: CatalogEntry) -> None:
+        """Put a row into the catalog where there is none."""
+        ...
+
     def quarantine_name(self, lease: Lease) -> str:
         """The folder that `quarantine` will make for a cut under this lease."""
         ...

@@ -21,7 +21,7 @@ from pathlib import Path
 import apsw
 
 from outlast import clock
-from outlast.errors import AmbiguousAppendError, OutlastError, StoreError, StoreFullError
+from outlast.errors import AmbiguousAppendError, IntegrityError, OutlastError, StoreError, StoreFullError
 from outlast.faults import point
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import extended_code, full, is_full, require_safe_sqlite, translated
@@ -29,7 +29,7 @@ from outlast.store.sqlite.layout import Layout, make_private_folder, open_side_f
 from outlast.store.sqlite.operations import Operation, PutSnapshot
 from outlast.store.sqlite.transaction import Cache, Effects, Transaction
 from outlast.store.sqlite.turnstile import Turnstile
-from outlast.store.sqlite.witness import Witness
+from outlast.store.sqlite.witness import Witness, count_noted
 
 _FSYNC_FAILED = frozenset({apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC})
 
@@ -42,6 +42,28 @@ class Settings:
     busy_seconds: float = 10.0
     memory: Path | None = None
     """Folder that remembers the highest epoch of each store, apart from the store."""
+
+
+def refuse_vanished(layout: Layout) -> None:
+    """Raises IntegrityError where the database is gone and what it held is remembered beside it: a new one in
+    its place would hide that."""
+    if _is_there(layout):
+        return
+    noted = count_noted(layout.witness)
+    if noted and not _is_there(layout):  # another first run may have made it meanwhile
+        raise IntegrityError(
+            f"the database {layout.database} is gone, and there were {noted} journals in it",
+            seq=0,
+            reason="missing",
+            hint=f"put it or a backup back; `mv '{layout.folder}' ELSEWHERE` begins anew without them",
+        )
+
+
+def _is_there(layout: Layout) -> bool:
+    try:
+        return layout.database.stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 class _UnsettledError(Exception):
@@ -69,6 +91,7 @@ class Engine:
 
     def _open(self, layout: Layout, undo: ExitStack) -> None:
         seconds = self._settings.busy_seconds
+        refuse_vanished(layout)
         self._turnstile = Turnstile(layout)
         undo.callback(self._turnstile.close)
         if not schema.is_current(layout):
@@ -158,7 +181,8 @@ class Engine:
         cursor.execute("BEGIN IMMEDIATE")
         version = cursor.execute("PRAGMA data_version").get
         self._cache.refresh(version)
-        txn = Transaction(cursor, self._cache, self._settings.node, self._settings.layout.nodes)
+        nodes = self._settings.layout.nodes
+        txn = Transaction(cursor, self._cache, self._settings.node, nodes, self.witness)
         before = txn.watermark()
         outcomes: list[object] = []
         for operation in group:

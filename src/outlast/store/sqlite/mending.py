@@ -10,7 +10,7 @@ from typing import ClassVar
 import apsw
 
 from outlast.errors import IntegrityError
-from outlast.store.contract import Beyond, Cut, Lease
+from outlast.store.contract import Beyond, CatalogEntry, Cut, Lease
 from outlast.store.sqlite import quarantine
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.layout import Layout
@@ -23,20 +23,25 @@ DELETE_SNAPSHOTS = "DELETE FROM snapshot WHERE s = ? AND seq > ?"
 RESETTLE = "UPDATE settled SET seq = ? WHERE s = ? AND request = ?"
 
 
-def require_sound(layout: Layout) -> None:
-    """Raises IntegrityError where SQLite finds its own pages damaged. Reads the whole database. Blocking."""
+def require_sound(layout: Layout, enough: Callable[[], bool] = lambda: False) -> bool:
+    """Raises IntegrityError where SQLite finds its own pages damaged. Reads the whole database, until it is
+    `enough`: False then. Blocking."""
     try:
         connection = connect_reader(layout)
         try:
+            connection.set_progress_handler(enough, 10_000)
             found = str(connection.execute("PRAGMA quick_check(1)").get)
         finally:
             connection.close()
+    except apsw.InterruptError:
+        return False
     except apsw.CorruptError as error:
         found = str(error)
     except apsw.Error as error:
         raise translated(error, layout.database) from error
     if found != "ok":
         raise damaged(layout, found)
+    return True
 
 
 def damaged(layout: Layout, found: str) -> IntegrityError:
@@ -46,7 +51,7 @@ def damaged(layout: Layout, found: str) -> IntegrityError:
         f"the database {layout.database} is damaged: {first}",
         seq=0,
         reason="its own pages are damaged",
-        hint="put a backup back",
+        hint="`outlast repair --database` makes a sound one of all that can be read",
     )
 
 
@@ -89,6 +94,21 @@ class CutJournal:
         return tip
 
 
+@dataclass(frozen=True, slots=True)
+class Relist:
+    """Put a session's row into the catalog, where there is none: a projection, guarded by its seq."""
+
+    point: ClassVar[str] = "relist"
+    entry: CatalogEntry
+
+    def run(self, txn: Transaction) -> None:
+        s = txn.session(self.entry.session)
+        if s is not None and txn.one("SELECT 1 FROM catalog WHERE s = ?", (s,)) is None:
+            txn.wrote = True
+            txn.catalog[s] = self.entry
+            txn.effects.names.add(self.entry.session)
+
+
 class Mending:
     """See `outlast.store.contract.Mending`."""
 
@@ -109,6 +129,12 @@ class Mending:
 
     async def beyond(self, name: str, seq: int) -> Beyond:
         return self._reader.beyond(name, seq)
+
+    async def unlisted(self) -> list[str]:
+        return self._reader.unlisted()
+
+    async def relist(self, entry: CatalogEntry) -> None:
+        await self._submit(Relist(entry))
 
     def quarantine_name(self, lease: Lease) -> str:
         return quarantine.folder_name(lease.epoch)

@@ -64,6 +64,11 @@ SELECT_PAGE = (
 SELECT_SNAPSHOTS = "SELECT seq, chain, fold_version, digest, body FROM snapshot WHERE s = ? ORDER BY seq DESC"
 SELECT_REFERENCE = "SELECT 1 FROM blob WHERE digest = ? LIMIT 1"
 SELECT_PENDING = f"SELECT {ENTRY_COLUMNS} FROM inbox WHERE s = ? ORDER BY n"
+SELECT_UNLISTED = (
+    "SELECT name FROM session WHERE NOT EXISTS (SELECT 1 FROM catalog WHERE catalog.s = session.s)"
+    " AND (EXISTS (SELECT 1 FROM record WHERE record.s = session.s)"
+    " OR EXISTS (SELECT 1 FROM inbox WHERE inbox.s = session.s)) ORDER BY session.s"
+)
 SELECT_LAST = "SELECT max(seq) FROM record WHERE s = ?"
 SELECT_SETTLED_AFTER = "SELECT request FROM settled WHERE s = ? AND seq > ? ORDER BY seq, request"
 SELECT_HOLDER = (
@@ -182,6 +187,25 @@ class Reader:
     def _chain_at(self, s: int, seq: int) -> bytes | None:
         found = self._one(SELECT_CHAIN, (s, seq))
         return cast(bytes, found[0]) if found else None
+
+    def unfit_slots(self) -> tuple[list[int], list[str]]:
+        """What the witness tells of sessions that are not here any more (by number), and the sessions whose
+        slot cannot be read."""
+        if self._witness is None:
+            return [], []
+        names = {cast(int, row[0]): cast(str, row[1]) for row in self._all("SELECT s, name FROM session")}
+        gone: list[int] = []
+        torn: list[str] = []
+        for s, tip in self._witness.slots():
+            if s not in names:
+                gone.append(s)
+            elif tip is None:
+                torn.append(names[s])
+        return gone, torn
+
+    def unlisted(self) -> list[str]:
+        """Sessions that have a journal or an inbox, and no row in the catalog."""
+        return [cast(str, row[0]) for row in self._all(SELECT_UNLISTED)]
 
     def noted(self, name: str) -> Tip | None:
         """How far the journal was, by its witness."""

@@ -12,6 +12,7 @@ from outlast.faults import point
 from outlast.store import refusals
 from outlast.store.contract import CatalogEntry, Lease, Tip
 from outlast.store.sqlite.rows import CATALOG_COLUMNS, RECORD_COLUMNS, Value, catalog_values
+from outlast.store.sqlite.witness import Witness
 
 EMPTY = Tip(0, 0, b"")
 
@@ -28,6 +29,10 @@ _PUT_CATALOG = (
 SELECT_WATERMARK = (
     "SELECT (SELECT max(rowid) FROM record), (SELECT seq FROM sqlite_sequence WHERE name = 'inbox'),"
     " (SELECT max(epoch) FROM store)"
+)
+SELECT_NEXT_SESSION = (
+    "SELECT 1 + max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'session'),"
+    " (SELECT coalesce(max(s), 0) FROM session))"
 )
 SELECT_SESSION = "SELECT s FROM session WHERE name = ?"
 SELECT_TIP = "SELECT seq, epoch, chain FROM record WHERE s = ? ORDER BY seq DESC LIMIT 1"
@@ -106,6 +111,7 @@ class Transaction:
     """This process's incarnation."""
     nodes: Path
     """The folder of the incarnations' locks."""
+    witness: Witness
     effects: Effects = field(default_factory=Effects)
     wrote: bool = False
     rows: list[tuple[Value, ...]] = field(default_factory=list)
@@ -126,7 +132,10 @@ class Transaction:
         s = self.session(name)
         if s is None:
             self.wrote = True
-            s = int(self.one("INSERT INTO session (name) VALUES (?) RETURNING s", (name,)))  # type: ignore[arg-type]
+            s = self.one(SELECT_NEXT_SESSION)
+            assert s is not None  # an aggregate has its one row
+            s = self.witness.next_free(s)
+            self.cursor.execute("INSERT INTO session (s, name) VALUES (?, ?)", (s, name))
             self.cache.sessions[name] = s
         return s
 

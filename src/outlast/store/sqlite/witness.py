@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,8 +71,45 @@ class Witness:
             return None
         return Tip(seq, epoch, chain)
 
+    def slots(self) -> Iterator[tuple[int, Tip | None]]:
+        """Every slot that something was written to, with what was noted; None where that cannot be read."""
+        if not self.is_ours:
+            return
+        at = _HEADER_SIZE
+        while data := os.pread(self._file, _SLOT.size * 1000, at):
+            for start in range(0, len(data) - _SLOT.size + 1, _SLOT.size):
+                if any(data[start : start + _SLOT.size]):
+                    s = (at + start - _HEADER_SIZE) // _SLOT.size
+                    yield s, self.read(s)
+            at += len(data)
+            if len(data) % _SLOT.size:
+                return
+
+    def next_free(self, s: int) -> int:
+        """`s`, or the next number above it of which nothing is noted: a session that was lost with the end of
+        the database must not lend its end to a new one."""
+        if self.is_ours and os.pread(self._file, _SLOT.size, _HEADER_SIZE + s * _SLOT.size).strip(b"\0"):
+            return max(s, (os.fstat(self._file).st_size - _HEADER_SIZE) // _SLOT.size + 1)
+        return s
+
     def close(self) -> None:
         os.close(self._file)
+
+
+def count_noted(path: Path) -> int:
+    """How many journals a witness knows of, whatever store it belongs to; 0 where there is none."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_HEADER)) != _HEADER:
+                return 0
+            file.seek(_HEADER_SIZE)
+            count = 0
+            while data := file.read(_SLOT.size * 1000):
+                starts = range(0, len(data), _SLOT.size)
+                count += sum(any(data[start : start + _SLOT.size]) for start in starts)
+            return count
+    except OSError:
+        return 0
 
 
 def _packed(tip: Tip) -> bytes:
