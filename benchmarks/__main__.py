@@ -20,7 +20,7 @@ import msgspec
 from benchmarks.budgets import judged
 from benchmarks.results import Report, Results, Verdict, machine, number, today
 
-NAMES = ("commands", "fold", "keep", "store", "node", "turns", "writers", "beside")
+NAMES = ("commands", "fold", "keep", "store", "node", "turns", "restore", "writers", "beside")
 PATIENCE = 300.0
 """Seconds that one benchmark may take."""
 

@@ -200,7 +200,14 @@ def measure(options: Options) -> Findings:
                   [each["peak_mib"] for each in runs])  # fmt: skip
     points = [(float(size), value) for size, value in zip(sizes, medians, strict=True)]
     found.plots.append(
-        Plot("restore", "A restore, by the length of the journal", "records", "ms", [Line("outlast", points)])
+        Plot(
+            "restore",
+            "A restore, by the length of the journal",
+            "records",
+            "ms",
+            [Line("outlast", points)],
+            True,
+        )
     )
     for (records, after, size), name in zip(tails, sizes, strict=True):
         found.notes.append(

@@ -46,6 +46,7 @@ HEADS = {
     "store": "The store, beside bare SQLite",
     "node": "A node with many open sessions",
     "turns": "Turns as a session grows",
+    "restore": "Restoring, and reading whole",
     "writers": "Eight writers on one file",
     "beside": "Beside the peers",
 }

@@ -10,7 +10,7 @@ from html import escape
 from benchmarks.results import Plot
 
 WIDTH, HEIGHT = 760, 380
-LEFT, RIGHT, TOP, BOTTOM = 76, 24, 64, 58
+LEFT, RIGHT, TOP, BOTTOM = 76, 42, 64, 58
 COLOURS = ("#0f766e", "#a3256f", "#1d5aa6", "#b45309")
 BAR_PITCH, BAR_HEIGHT, BAR_LEFT = 46, 18, 24
 
