@@ -12,6 +12,7 @@ from outlast.cli.options import json_option, real_workspace, workspace_option
 from outlast.cli.output import Screen, visible
 from outlast.cli.stored import is_uuid
 from outlast.cli.table import table_lines
+from outlast.errors import IntegrityError
 from outlast.state.listing import listed_json, status_of
 from outlast.store.contract import CatalogQuery, Listed
 
@@ -24,19 +25,27 @@ def ls_command(workspace: str | None, as_json: bool) -> None:
 
     On a terminal an ID is cut to a beginning that is enough to name the session; pipes get it whole. STATUS
     is derived from the journal and from who owns the session now: `detached` has unfinished work and no
-    owner, `parked` waits for `outlast retry` or `outlast skip`.
+    owner, `parked` waits for `outlast retry` or `outlast skip`. Of a damaged list it prints what can be read,
+    names the damage, and exits 5.
     """
-    from outlast.cli.stored import list_rows, loaded_config
+    from outlast.cli.stored import list_rows, loaded_config, readable_rows
 
     screen = Screen(os.environ, as_json=as_json)
     config = loaded_config(screen)
-    rows = list_rows(config, CatalogQuery(workspace=None if workspace is None else real_workspace(workspace)))
+    query = CatalogQuery(workspace=None if workspace is None else real_workspace(workspace))
+    fault = None
+    try:
+        rows = list_rows(config, query)
+    except IntegrityError as error:
+        rows, fault = readable_rows(config, query), error
     if as_json:
         screen.json_line([listed_json(row) for row in rows])
     elif rows:
         _print_table(screen, rows)
-    else:
+    elif fault is None:
         screen.note("no sessions here yet; `outlast run PROMPT` begins one")
+    if fault is not None:
+        raise fault
 
 
 def _print_table(screen: Screen, rows: list[Listed]) -> None:

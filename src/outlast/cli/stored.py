@@ -91,3 +91,12 @@ def list_rows(config: Config, query: CatalogQuery) -> list[Listed]:
     except SchemaError:
         # The very first command may be making the store just now; whatever else the file is raises again.
         return list_sessions(database, query) if is_current(Layout.of(database)) else []
+
+
+def readable_rows(config: Config, query: CatalogQuery) -> list[Listed]:
+    """Of a damaged list: the rows that can be read. Raises IntegrityError where none can be looked for."""
+    from outlast.store.sqlite.reading import readable_sessions
+    from outlast.store.url import database_path
+
+    rows = readable_sessions(database_path(config.store_url, config.environ))
+    return [row for row in rows if query.workspace in (None, row.entry.workspace)]

@@ -15,6 +15,7 @@ import apsw
 import pytest
 from tests.cli.support import Shell
 from tests.support.processes import PATIENCE
+from tests.support.stores import admit
 from tests.unit.journal.test_journal import accepted, opened
 
 from outlast.errors import IntegrityError
@@ -185,6 +186,25 @@ def test_index_lost(shell: Shell) -> None:
     assert shell.run("ls").code == 5
     assert shell.run("repair", "--database").code == 0
     assert sorted(shell.sessions(), key=lambda row: row["id"]) == sorted(listed, key=lambda row: row["id"])
+
+
+def test_a_damaged_list_is_shown_as_far_as_it_can_be_read(shell: Shell) -> None:
+    async def many() -> None:
+        store = await open_store(shell.url)
+        for number in range(400):
+            await admit(store, f"session-{number}", "r")
+        await store.close()
+
+    asyncio.run(_in_place(shell, many))
+    database = shell.state / "outlast.db"
+    page = leaf(database, "catalog")
+    assert page != root(database, "catalog")
+    overwrite(database, (page - 1) * 8192, bytes(8192))
+    ran = shell.run("ls", "--json")
+    assert (ran.code, ran.error["error"]) == (5, "integrity")
+    assert 0 < len(ran.lines[0]) < 400
+    assert shell.run("repair", "--database").code == 0
+    assert len(shell.sessions()) == 400
 
 
 def test_a_record_on_a_damaged_page_is_cut_after_the_database_is_sound_again(shell: Shell) -> None:

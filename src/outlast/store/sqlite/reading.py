@@ -7,8 +7,8 @@ outlives a call, so a reader never holds up a checkpoint.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -203,6 +203,10 @@ class Reader:
                 torn.append(names[s])
         return gone, torn
 
+    def names(self) -> Sequence[str]:
+        """Of all sessions, in the order in which they came."""
+        return [cast(str, row[0]) for row in self._all("SELECT name FROM session ORDER BY s")]
+
     def unlisted(self) -> list[str]:
         """Sessions that have a journal or an inbox, and no row in the catalog."""
         return [cast(str, row[0]) for row in self._all(SELECT_UNLISTED)]
@@ -362,6 +366,20 @@ def list_sessions(database: str | os.PathLike[str], query: CatalogQuery = EVERYT
     nothing where there is no store yet."""
     with _opened(database) as reader:
         return [] if reader is None else reader.list(query)
+
+
+def readable_sessions(database: str | os.PathLike[str]) -> list[Listed]:
+    """Of a database whose list cannot be read as a whole: the rows that can, in the order of their sessions.
+    Raises IntegrityError where not even the sessions' names can be read."""
+    rows: list[Listed] = []
+    with _opened(database) as reader:
+        if reader is None:
+            return rows
+        for name in reader.names():
+            with suppress(IntegrityError):
+                row = reader.listed(name)
+                rows += [] if row is None else [row]
+    return rows
 
 
 def listed_session(database: str | os.PathLike[str], name: str) -> Listed | None:
