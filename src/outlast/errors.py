@@ -41,8 +41,26 @@ OutlastError
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from typing import ClassVar
+
+_SPACE = "free some space and run the same command again; nothing acknowledged is lost"
+_ADVICE = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EIO: "look at the disk, then run the same command again; nothing acknowledged is lost",
+    errno.EROFS: "the filesystem is read-only; OUTLAST_STATE_DIR names another place for the state",
+    errno.EACCES: "`outlast doctor` checks the permissions",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+
+
+def in_words(error: OSError) -> tuple[str, str | None]:
+    """What the system refused, at which file where that is known; and what to do about it."""
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    return f"{where}{error.strerror or error}", _ADVICE.get(error.errno or 0)
 
 
 def _code_of(name: str) -> str:
@@ -257,7 +275,7 @@ class RestoreDiscoveryError(RestoreError):
             kind="replay",
             phase="discover",
             session_id=session_id,
-            hint="keep a copy of the store; `outlast tail` prints what is there",
+            hint="`outlast verify` says what is wrong; `outlast tail` prints what is there",
         )
         self.missing = missing
 

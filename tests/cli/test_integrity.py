@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.cli.support import Shell
+from tests.cli.support import Shell, is_alive, until
 
 from outlast.records.codec import chain_of
 from outlast.store.contract import Row, Tip
@@ -360,3 +360,39 @@ def test_a_journal_without_its_beginning_is_left_as_it_is(two_turns: Shell) -> N
     assert (ran.code, ran.error["error"]) == (5, "integrity")
     assert "nothing before it makes a session" in ran.error["message"]
     assert records(two_turns) == count
+
+
+def test_a_repair_ends_the_agent_that_is_at_work_and_parks_its_turn(shell: Shell) -> None:
+    prompt = "[[shell:sleep 60]][[touch:here]][[wait:go]]"
+    run = shell.start("run", "-a", "scripted", "--session", "s", prompt)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    (started,) = shell.records("s", "TurnAttemptStarted")
+    run.kill()
+    run.communicate(timeout=30)
+    change(shell, "UPDATE record SET at = at + 1 WHERE seq = ?", (started["seq"],))
+    ran = shell.json("repair", "s")
+    assert ran["parked"] == [started["turn"]]
+    assert not any(is_alive(process["pid"]) for process in started["body"]["processes"])
+    assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["parked"]
+    assert shell.run("doctor").code == 0
+    assert shell.run("resume", "s").code in (0, 1)
+    assert len(shell.records("s", "TurnAttemptStarted")) == 0, "nothing was begun again"
+
+
+def test_what_waits_in_an_inbox_that_is_older_than_the_journal_was_is_parked(two_turns: Shell) -> None:
+    """It may have been taken, and carried out, in the part that is lost."""
+    (first, _) = two_turns.records("s", "InputAccepted")
+    turn = first["body"]["request_id"]
+    assert two_turns.run("send", "s", "--key", "waiting", "third").code == 0
+    assert two_turns.run("skip", "s", turn).code in (0, 4)
+    change(two_turns, "DELETE FROM record WHERE seq > ?", (seq_of_second_input(two_turns) - 1,))
+    verdict = two_turns.run("verify", "s", "--json").lines[0]
+    assert verdict["fault"]["kind"] == "shorter"
+    ran = two_turns.json("repair", "s")
+    assert "waiting" in ran["parked"]
+    assert two_turns.json("verify", "s")["ok"]
+    assert two_turns.run("resume", "s").code in (0, 1)
+    assert len(two_turns.records("s", "TurnAttemptStarted")) == 1, "only the first turn's own"
+    shown = {turn["turn"]: turn["outcome"] for turn in two_turns.show("s")["turns"]}
+    assert shown["waiting"] == "parked"
+    assert two_turns.run("skip", "s", "waiting").code == 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from outlast.errors import UsageError
+from outlast.faults import point
 from outlast.journal.seal import KEY_SIZE, Head, Standing, decode_head, encode_head, standing
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def write_anew(path: Path, data: bytes) -> None:
     draft = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
     try:
         _write(draft, data)
+        point("seal.before_rename")
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

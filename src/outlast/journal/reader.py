@@ -136,6 +136,6 @@ def _broken(name: str, seq: int, reason: str) -> IntegrityError:
         f"record {seq} of the journal of {name} is {reason}",
         seq=seq,
         reason=reason,
-        hint="keep a copy of the store; `outlast tail` prints what comes before it",
+        hint="`outlast verify` says how far it is good, `outlast repair` ends the journal before it",
         session_id=name,
     )

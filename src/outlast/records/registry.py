@@ -81,7 +81,7 @@ class Registry:
         except msgspec.DecodeError as error:
             raise InvalidRecordError(
                 f"the stored body is no {name} version {version}: {error}",
-                hint="keep a copy of the store; `outlast tail` prints what comes before it",
+                hint="`outlast verify` says how far it is good, `outlast repair` ends the journal before it",
             ) from error
 
     def encode(self, body: Body) -> bytes:

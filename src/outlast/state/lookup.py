@@ -21,7 +21,7 @@ def refuse(state: State, record: Record, reason: str) -> NoReturn:
         seq=record.seq,
         reason=reason,
         session_id=state.session,
-        hint="keep a copy of the store; `outlast tail` prints what comes before it",
+        hint="`outlast verify` says how far it is good, `outlast repair` ends the journal before it",
     )
 
 

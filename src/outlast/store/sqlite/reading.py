@@ -319,6 +319,7 @@ def unreadable(name: str, seq: int, error: Exception) -> IntegrityError:
         f"record {seq} of the journal of {name} cannot be read: {damaged}",
         seq=seq,
         reason=f"unreadable, {damaged}",
+        hint="`outlast doctor` says what mends it",
         session_id=name,
     )
 

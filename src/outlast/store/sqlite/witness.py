@@ -24,7 +24,10 @@ _HEADER = b"outlast witness 1\n"
 _HEADER_SIZE = 4096
 
 
-_ON_PURPOSE = "keep a copy of it; if a backup was put back on purpose: `outlast doctor --after-restore`"
+_ON_PURPOSE = (
+    "`outlast repair` goes on from what is there; if a backup was put back on purpose:"
+    " `outlast doctor --after-restore`"
+)
 
 
 class Witness:
