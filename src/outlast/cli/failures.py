@@ -19,6 +19,7 @@ from outlast.errors import (
     OwnershipError,
     RestoreError,
     StoreFullError,
+    in_words,
 )
 
 
@@ -126,7 +127,7 @@ def failure_of(error: BaseException) -> Failure:
         line = ErrorLine("usage", "the current folder is not there any more", "go to another one")
         return Failure(line, Exit.USAGE)
     if isinstance(error, OSError):
-        return Failure(ErrorLine("os", _os_message(error), _os_hint(error)), Exit.FAILED)
+        return Failure(ErrorLine("os", *in_words(error)), Exit.FAILED)
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         return failure_of(error.exceptions[0])
     text = str(error) or "no message"
@@ -194,22 +195,6 @@ def _current_folder_is_gone() -> bool:
     except FileNotFoundError:
         return True
     return False
-
-
-def _os_message(error: OSError) -> str:
-    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-    return f"{where}{error.strerror or error}"
-
-
-def _os_hint(error: OSError) -> str | None:
-    import errno
-
-    return {
-        errno.ENOSPC: "free some space and run the same command again; nothing acknowledged is lost",
-        errno.EROFS: "the filesystem is read-only; OUTLAST_STATE_DIR names another place for the state",
-        errno.EACCES: "`outlast doctor` checks the permissions",
-        errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    }.get(error.errno or 0)
 
 
 def _whole(text: str) -> str:

@@ -197,7 +197,11 @@ class ShimClient:
             raise BelowFloorError("a later owner has been here", floor=said.integer("floor"))
         if code == "foreign":
             raise ForeignFolderError("the agent belongs to another store or lineage")
-        raise AttachRefusedError(f"the shim refuses this owner: {_REASONS.get(code, code)}", reason=code)
+        number = said.integer("number", 0)
+        why = f": {os.strerror(number)}" if number else ""
+        raise AttachRefusedError(
+            f"the shim refuses this owner: {_REASONS.get(code, code)}{why}", reason=code, number=number
+        )
 
     async def start(self, request: LaunchRequest) -> Started:
         """Execute the agent; once per generation, by its owner.

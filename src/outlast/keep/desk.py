@@ -5,6 +5,7 @@ Standard library only, light parts only.
 
 from __future__ import annotations
 
+import errno
 import time
 
 from . import frames, layout, proc
@@ -148,29 +149,31 @@ class Desk:
             return "other_holder"
         return None
 
-    def _raise_floor(self, claim: Claim) -> bool:
-        """Make the claim's epoch the floor, durably, before anything relies on it."""
+    def _raise_floor(self, claim: Claim) -> int:
+        """Make the claim's epoch the floor, durably, before anything relies on it. 0, or the errno of a disk
+        that refuses."""
         if claim.epoch > self._place.floor.epoch:
             floor = layout.Floor(claim.store_id, claim.lineage, claim.epoch)
             try:
                 point("keep.floor.before")
                 layout.write_floor(self._place.folder, floor)
-            except OSError:
-                return False
+            except OSError as error:
+                return error.errno or errno.EIO
             self._place.floor = floor
             point("keep.floor.after")
         self._highest = claim
-        return True
+        return 0
 
     def _admit(self, peer: Peer, message: Message) -> Claim | None:
         """Judge the claim in the message and raise the floor for it; None after a refusal was sent."""
         claim = claim_of(message)
-        refused = self._judge(claim)
+        refused, number = self._judge(claim), 0
         if refused is None and claim is not None:
-            if self._raise_floor(claim):
+            number = self._raise_floor(claim)
+            if not number:
                 return claim
             refused = "disk"
-        self._refuse(peer, message, refused or "malformed")
+        self._refuse(peer, message, refused or "malformed", number)
         return None
 
     def _cut(self, owner: Peer, claim: Claim) -> None:
@@ -222,10 +225,15 @@ class Desk:
         else:
             self._refuse(peer, message, "unknown")
 
-    def _refuse(self, peer: Peer, message: Message, code: str) -> None:
+    def _refuse(self, peer: Peer, message: Message, code: str, number: int = 0) -> None:
         peer.send(
             frames.REFUSED,
-            {"code": code, "last_input": self._spool.last_input, "floor": self._place.floor.epoch},
+            {
+                "code": code,
+                "number": number,
+                "last_input": self._spool.last_input,
+                "floor": self._place.floor.epoch,
+            },
             request=message.request,
             seq=message.frame.seq,
         )

@@ -110,13 +110,15 @@ class ShimStoppedError(ShimSilentError):
 
 class AttachRefusedError(KeepError):
     """The shim does not take this process for an owner. `reason` is malformed, foreign, other_holder or
-    disk, or not_admitted: another user, or a process out of the agent's own tree."""
+    disk (`number` is the errno), or not_admitted: another user, or a process out of the agent's own tree."""
 
     exit_code = 4
 
-    def __init__(self, message: str, *, reason: str) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, reason: str, number: int = 0) -> None:
+        hint = "look at the disk and try again; the agent goes on under its shim" if number else None
+        super().__init__(message, hint=hint)
         self.reason = reason
+        self.number = number
 
 
 class RequestRefusedError(KeepError):

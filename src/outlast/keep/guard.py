@@ -95,6 +95,7 @@ class _Guard:
         """Until the shim has ended; then end what it left, and record that nothing is left."""
         first = os.read(self._said, 64)
         record = self._take_place(first) if first else None
+        os.close(self._ack)
         ended = self._wait_for_shim()
         os.set_blocking(self._said, False)
         try:
@@ -114,14 +115,19 @@ class _Guard:
             self._record(record, ended, found)
             point("keep.guard.after")
 
-    def _take_place(self, said: bytes) -> layout.Record:
+    def _take_place(self, said: bytes) -> layout.Record | None:
+        """None where the disk refuses it: then the shim leaves, and says why."""
         name = layout.generation_name(int(said))
-        generation = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folder)
-        record = layout.Record.create(layout.GUARD, dir_fd=generation)
-        os.close(generation)
-        # Held for the guard's life: a lock tells that it lives to processes in any pid namespace.
-        layout.try_lock(record.fd)
-        point("keep.guard.placed")
+        try:
+            generation = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folder)
+            record = layout.Record.create(layout.GUARD, dir_fd=generation)
+            os.close(generation)
+            # Held for the guard's life: a lock tells that it lives to processes in any pid namespace.
+            layout.try_lock(record.fd)
+            point("keep.guard.placed")
+        except OSError as error:
+            os.write(self._ack, b"%d" % (error.errno or 0))
+            return None
         os.write(self._ack, b"!")
         return record
 

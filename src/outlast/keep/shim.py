@@ -92,8 +92,8 @@ def run(setup: Fields, lines: Lines) -> int:
         return 1
     except (OSError, DiskRefused) as error:
         lines.let_go()
-        number = error.errno if isinstance(error, OSError) and error.errno else 0
-        _report(lines.report, {"code": "failed", "text": str(error), "number": number})
+        number = error.errno or 0
+        _report(lines.report, {"code": "failed", "text": os.strerror(number), "number": number})
         return 1
     _report(lines.report, {"code": "ok", "generation": place.number})
     return loop.run()
@@ -167,8 +167,10 @@ def _settle(place: Place, lines: Lines) -> _Loop:
     os.close(identity.fd)
     point("keep.id.after")
     os.write(lines.said, b"%d" % place.number)
-    if os.read(lines.ack, 1) != b"!":
-        raise Refused("failed", "the guard died")
+    answer = os.read(lines.ack, 16)
+    if answer != b"!":
+        number = int(answer or 0)
+        raise Refused("failed", os.strerror(number) if number else "the guard died", number)
     os.close(lines.ack)
     spool = Spool(place.fd, place.boot)
     door = Door(place.fd, (shim, lines.guard), place.marker)

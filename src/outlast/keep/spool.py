@@ -37,6 +37,10 @@ def sync(fd: int) -> None:
 class DiskRefused(Exception):  # noqa: N818 - caught inside the shim only
     """The frame is not in the spool: the disk took none of it, and what it took was cut off again."""
 
+    def __init__(self, errno: int) -> None:
+        super().__init__(errno)
+        self.errno = errno
+
 
 class Spool:
     """Append, sync, trim. `tip` is the end of the last whole frame, `base` the first kept offset."""
@@ -128,7 +132,7 @@ class Spool:
             self._put(head, payload)
         except OSError as error:
             self._cut_back()
-            raise DiskRefused(str(error)) from None
+            raise DiskRefused(error.errno or 0) from None
         point("keep.spool.appended")
         self._size += size
         self.tip += size
@@ -183,7 +187,7 @@ class Spool:
             if fd >= 0:
                 os.close(fd)
                 self._discard(name)
-            raise DiskRefused(str(error)) from None
+            raise DiskRefused(error.errno or 0) from None
         if self._fd >= 0:
             os.close(self._fd)
         if self._dirty:

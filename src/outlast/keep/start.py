@@ -63,7 +63,9 @@ async def start_idle(folder: AgentFolder, claim: Claim) -> Generation:
             os.close(write_end)
     except OSError as error:
         os.close(read_end)
-        raise StartFailedError(f"the shim's interpreter could not be started: {error.strerror}") from error
+        raise StartFailedError(
+            f"the shim's interpreter could not be started: {error.strerror}", number=error.errno or 0
+        ) from error
     try:
         faults.point("keep.idle.begun")
         data = await _converse(process, setup, read_end)
@@ -71,6 +73,8 @@ async def start_idle(folder: AgentFolder, claim: Claim) -> Generation:
     finally:
         process.kill()
         process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
     return _judge(folder, data)
 
 
@@ -117,4 +121,4 @@ def _failure(code: str, text: str, number: int) -> KeepError:
         return TreeNotDeadError(
             f"an earlier agent is not proven dead: {text}", alive=alive, evidence=text, generation=number
         )
-    return StartFailedError(f"the shim could not take its place: {text}")
+    return StartFailedError(f"the shim could not take its place: {text}", number=number)

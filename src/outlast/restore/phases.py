@@ -20,6 +20,7 @@ from outlast.errors import (
     RestoreError,
     SessionNotFoundError,
     UnsupportedRecordError,
+    in_words,
 )
 from outlast.ids import new_id
 from outlast.journal import Journal
@@ -387,8 +388,11 @@ async def _farewell(journal: Journal, errored: RestoreErrored) -> None:
 def _as_restore_error(error: Exception, phase: Phase, session: str) -> Exception:
     if isinstance(error, RestoreError | SessionNotFoundError | IntegrityError | UnsupportedRecordError):
         return error
-    message = error.message if isinstance(error, OutlastError) else str(error)
-    hint = error.hint if isinstance(error, OutlastError) else None
+    message, hint = str(error), None
+    if isinstance(error, OutlastError):
+        message, hint = error.message, error.hint
+    elif isinstance(error, OSError):
+        message, hint = in_words(error)
     return RestoreError(message, kind=phase.kind, phase=phase.name, hint=hint, session_id=session)
 
 

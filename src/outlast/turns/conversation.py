@@ -44,7 +44,9 @@ FOLD_EVERY = 32 * 1024 * 1024
 """Bytes of spool after which the folded state is stored and the spool below it let go."""
 
 WATCH = 10.0
-"""Seconds of silence after which it is looked whether somebody has stopped the agent's shim."""
+"""Seconds of silence after which it is looked whether somebody has stopped the agent's shim, or its disk is
+full."""
+FULL = "the disk takes nothing to or from the agent, which waits; it goes on once there is space"
 
 GatePolicy = Callable[[str, GateOpened], Awaitable[str | None]]
 """(gate id, gate) -> the choice that a policy makes, or None to leave it to a person."""
@@ -119,10 +121,10 @@ class Conversation:
             if self.merger.ended is None and self.host.intake.cursor.frame - folded_at > FOLD_EVERY:
                 folded_at = self.host.intake.cursor.frame
                 await self._store_state()
-            if await self._write_next():
-                continue
-            await self._enforce()
-            await self._wait()
+            wrote = await self._write_next()
+            await self._enforce()  # also while a full disk takes no line, again and again
+            if not wrote:
+                await self._wait()
 
     # --- what the agent said -----------------------------------------------------------------------
 
@@ -307,6 +309,8 @@ class Conversation:
             self._stdin_open = False  # It reads nothing more; how it ends decides.
         elif refused == "silent":
             self._name(self.host.silence)
+        elif refused == "disk":
+            self._name(FULL)
         elif refused in _UNDELIVERABLE:
             await self._undelivered(item, _UNDELIVERABLE[refused])
 
@@ -356,12 +360,18 @@ class Conversation:
             monotonic(),
             stop=None if stop is None else stop.reason,
             ending=fold.ending or self._failure is not None,
-            idle=None if asks or fold.open_calls else self.host.idle_seconds(),
+            idle=None if asks or fold.open_calls else await self._idle(),
             asks=asks,
         )
         if self._deadlines.must_end(monotonic()):
             self._deadlines.ended = True
             await self.host.kill(KILL_GRACE if self._deadlines.gently else 0.0)
+
+    async def _idle(self) -> float | None:
+        """Seconds; None while it is the disk that keeps us from hearing the agent."""
+        idle, limit = self.host.idle_seconds(), self.agent.idle_timeout
+        over = limit is not None and idle >= limit
+        return None if over and await self.host.held_by_disk() else idle
 
     async def _wait(self) -> None:
         """Until the spool grows, the shim goes, somebody wakes us or a deadline may have come."""
@@ -374,7 +384,8 @@ class Conversation:
         soon = WATCH if due is None else min(max(due, 0.0) + 0.001, WATCH)
         await self.host.wait(self.wake, soon)
         if self.host.idle_seconds() >= WATCH:
-            self._name(self.host.stopped())
+            stopped = self.host.stopped()
+            self._name(stopped or (FULL if await self.host.held_by_disk() else ""))
         self.wake.clear()
         self.journal.raise_if_lost()
         if self._unrecorded is not None:

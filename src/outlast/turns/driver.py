@@ -15,6 +15,7 @@ from outlast.agents.contract import (
     Agent,
     Failure,
 )
+from outlast.errors import in_words
 from outlast.journal import Journal, Proposal
 from outlast.keep import AttachRefusedError, BelowFloorError, KeepError, ShimGoneError, ShimSilentError
 from outlast.records.envelope import Draft
@@ -196,14 +197,26 @@ class LoopDriver:
             attempt = self._draft(turn, self._attempt(turn, self.host))
             await patience.append(self.journal, [attempt], at="turn.attempt")
             return self.host
-        for _ in range(LAUNCH_TRIES):
+        tries, wait = 0, patience.Wait(self.journal.name)
+        while tries < LAUNCH_TRIES:
             await self.end_agent()
             try:
-                return await self._launch(turn)
+                host = await self._launch(turn)
             except (ShimGoneError, ShimSilentError):
                 # An idle shim waits some seconds for its START, and a machine may sleep, or its disk be full,
                 # for longer. No input was written, so that another life may be begun.
                 self._raise_if_taken()
+                tries += 1
+            except (OSError, AttachRefusedError) as error:
+                # A turn that failed for want of space would take the rest of the queue with it.
+                if not patience.is_for_space(error) or self.stopping(turn) is not None:
+                    raise
+                wait.because(in_words(error)[0] if isinstance(error, OSError) else error.message)
+                await asyncio.sleep(patience.RETRY_AFTER)
+                self.journal.raise_if_lost()
+            else:
+                wait.over()
+                return host
         raise LaunchFailure(Failure("transport_lost", "the agent's shim ended before it was given its input"))
 
     async def _launch(self, turn: str) -> AgentHost:

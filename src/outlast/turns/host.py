@@ -24,6 +24,7 @@ from outlast.keep import (
     Alive,
     Generation,
     InputRefusedError,
+    KeepError,
     LaunchFailedError,
     LaunchRequest,
     RequestRefusedError,
@@ -196,6 +197,12 @@ class AgentHost:
         except ShimStoppedError as error:
             return str(error)
         return ""
+
+    async def held_by_disk(self) -> bool:
+        """Whether what the agent says waits in its pipe, because the disk takes nothing."""
+        with contextlib.suppress(KeepError):
+            return self._client is not None and (await self._client.status()).blocked
+        return False
 
     async def see_end(self) -> None:
         """The shim is gone: wait until its last word, or its guard's, is in the spool, or until nothing of

@@ -25,6 +25,7 @@ from outlast.keep import (
     tree_dead,
     wake,
 )
+from outlast.turns.patience import NO_SPACE
 from outlast.turns.report import report
 
 PATIENCE = 10.0
@@ -60,14 +61,16 @@ def at_fault(agent: Agent, what: str, error: Exception) -> LaunchFailure:
 async def begin(folder: AgentFolder, claim: Claim) -> Generation:
     """Start an idle shim that holds the folder's lock.
 
-    Raises LaunchFailure when what was there before cannot be ended or no shim can be started, KeepError
-    when a later owner has been here.
+    Raises LaunchFailure when what was there before cannot be ended or no shim can be started, OSError when
+    there is no space for one, KeepError when a later owner has been here.
     """
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while True:
         try:
             return await start_idle(folder, claim)
         except StartFailedError as failed:
+            if failed.number in NO_SPACE:
+                raise OSError(failed.number, failed.message) from failed
             raise LaunchFailure(Failure("unknown", failed.message)) from failed
         except (FolderLockHeldError, TreeNotDeadError) as busy:
             if asyncio.get_running_loop().time() > deadline:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from outlast.keep import ShimBusyError, ShimClient, frames, probe
+from outlast.keep import ShimBusyError, ShimClient, ShimStoppedError, frames, probe
 from outlast.keep import client as client_module
 from outlast.keep.fields import Fields, pack
 
@@ -85,7 +85,7 @@ async def full_queue(keep: Keep) -> list[ShimClient]:
         while True:
             try:
                 found.append(await keep.connect(generation))
-            except ShimBusyError:
+            except (ShimBusyError, ShimStoppedError):
                 assert found
                 return found
 
