@@ -87,7 +87,7 @@ COUNTED = {"store.append.before_commit": 12, "keep.spool.append": 16, "keep.inpu
 
 
 def rows() -> list[object]:
-    found = []
+    found: list[object] = []
     for point in WRITES:
         for error in ("ENOSPC", "EIO"):
             short = (point, error) in IN_SHORT
