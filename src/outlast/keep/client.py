@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import time
@@ -20,6 +21,7 @@ from outlast.keep.errors import (
     InputRefusedError,
     KeepError,
     LaunchFailedError,
+    NoRoomError,
     RequestRefusedError,
     ShimBusyError,
     ShimGoneError,
@@ -147,9 +149,12 @@ class ShimClient:
     async def connect(cls, generation: Generation) -> ShimClient:
         """Connect to the generation's shim. Raises ShimGoneError if there is none, ShimBusyError if it
         takes no connection for a while, ShimStoppedError if it is stopped then, CopiedFolderError if the
-        folder is a copy."""
+        folder is a copy, NoRoomError if this process has no descriptor left."""
         client = cls(generation)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            raise _not_reached(generation, error) from error
         try:
             sock.setblocking(False)
             await _reach(generation, sock)
@@ -157,7 +162,7 @@ class ShimClient:
             await loop.create_connection(lambda: client._link, sock=sock)
         except OSError as error:
             sock.close()
-            raise ShimGoneError(f"no shim answers in {generation.path}") from error
+            raise _not_reached(generation, error) from error
         except BaseException:
             sock.close()
             raise
@@ -365,6 +370,12 @@ class ShimClient:
             self.lost_by = why
             self.lost.set()
             self._tip_moved.set()
+
+
+def _not_reached(generation: Generation, error: OSError) -> KeepError:
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+        return NoRoomError(f"the shim in {generation.path} could not be looked for: {error.strerror}")
+    return ShimGoneError(f"no shim answers in {generation.path}")
 
 
 async def _reach(generation: Generation, sock: socket.socket) -> None:

@@ -5,6 +5,7 @@ KeepError
 ├── BelowFloorError         a later owner has been here
 ├── ForeignFolderError      the folder belongs to another store or lineage
 ├── TreeNotDeadError        something of the generation before still lives, or may
+├── NoRoomError             this process or machine has no descriptor or memory left to reach a shim
 ├── StartFailedError        no shim could be started, or it answered nonsense
 ├── LaunchFailedError       the agent's program could not be executed
 ├── ShimGoneError           there is no shim to speak to, or the connection to it has ended
@@ -63,6 +64,14 @@ class TreeNotDeadError(KeepError):
         self.generation = generation
 
 
+class NoRoomError(KeepError):
+    """This process or machine has no descriptor or memory left to reach a shim with; nothing is known of that
+    one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="raise the limit of open files (ulimit -n), or let go of some")
+
+
 class StartFailedError(KeepError):
     """No shim could be started; nothing runs. `number` is the errno of what failed, 0 where none is known."""
 
@@ -71,12 +80,19 @@ class StartFailedError(KeepError):
         self.number = number
 
 
+_LAUNCH_HINTS = {
+    "fork": "raise the limits of processes and open files (ulimit -u, ulimit -n)",
+    "guard": "send it again: the next agent gets a guard of its own",
+}
+
+
 class LaunchFailedError(KeepError):
     """The agent's program could not be executed. `number` is the errno; `stage` is
     prepare, cwd, exec, fork or guard (the guard is dead)."""
 
     def __init__(self, message: str, *, number: int, stage: str) -> None:
-        super().__init__(message, hint="check the agent's command and working folder")
+        hint = _LAUNCH_HINTS.get(stage, "check the agent's command and working folder")
+        super().__init__(message, hint=hint)
         self.number = number
         self.stage = stage
 

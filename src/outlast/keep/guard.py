@@ -21,14 +21,28 @@ _LOG = b"shim.log"
 def main() -> None:
     """Read the setup from stdin, detach, start the shim and guard it. Never returns."""
     setup = Fields(_read_all(0))
+    report = os.dup(1)
+    os.set_inheritable(report, False)
+    try:
+        guarding = _begin(setup, report)
+    except OSError as error:
+        # No process or descriptor is left, or the folder is not there any more.
+        number = error.errno or 0
+        shim.report(report, {"code": "failed", "text": error.strerror or str(error), "number": number})
+        os._exit(1)
+    os.close(report)
+    guarding.stand()
+    os._exit(0)
+
+
+def _begin(setup: Fields, report: int) -> _Guard:
+    """The guard, detached, with its shim. Raises OSError while there is no shim yet."""
     if os.fork():
         # The runtime waits for this process, so the guard is nobody's child but init's.
         os._exit(0)
     os.setsid()
     load(setup.text("faults"))
     folder = os.open(setup.blob("folder"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    report = os.dup(1)
-    os.set_inheritable(report, False)
     _detach(folder)
     _quiet()
     proc.set_name(b"outlast-guard")
@@ -41,12 +55,11 @@ def main() -> None:
         os.close(said_r)
         os.close(ack_w)
         os._exit(shim.run(setup, shim.Lines(guard, folder, report, said_w, ack_r)))
-    for fd in (report, said_w, ack_r):
+    for fd in (said_w, ack_r):
         os.close(fd)
     guarding = _Guard(pid, folder, said_r, ack_w)
     _signal.signal(proc.SIGTERM, guarding.pass_on)
-    guarding.stand()
-    os._exit(0)
+    return guarding
 
 
 def _read_all(fd: int) -> bytes:

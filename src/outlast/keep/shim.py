@@ -88,18 +88,19 @@ def run(setup: Fields, lines: Lines) -> int:
         loop = _settle(place, lines)
     except Refused as refused:
         lines.let_go()
-        _report(lines.report, {"code": refused.code, "text": refused.text, "number": refused.number})
+        report(lines.report, {"code": refused.code, "text": refused.text, "number": refused.number})
         return 1
     except (OSError, DiskRefused) as error:
         lines.let_go()
         number = error.errno or 0
-        _report(lines.report, {"code": "failed", "text": os.strerror(number), "number": number})
+        report(lines.report, {"code": "failed", "text": os.strerror(number), "number": number})
         return 1
-    _report(lines.report, {"code": "ok", "generation": place.number})
+    report(lines.report, {"code": "ok", "generation": place.number})
     return loop.run()
 
 
-def _report(fd: int, values: dict[str, str | int | bytes | list[bytes] | None]) -> None:
+def report(fd: int, values: dict[str, str | int | bytes | list[bytes] | None]) -> None:
+    """What became of the start, to whoever asked for it."""
     point("keep.report.before")
     try:
         os.write(fd, frames.encode(frames.RECORD, pack(values)))

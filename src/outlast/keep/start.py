@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -47,7 +48,10 @@ async def start_idle(folder: AgentFolder, claim: Claim) -> Generation:
     """
     setup = pack(claim.fields() | {"folder": os.fsencode(folder.path), "faults": faults.requested()})
     faults.point("keep.idle.before")
-    read_end, write_end = os.pipe()
+    try:
+        read_end, write_end = os.pipe()
+    except OSError as error:
+        raise _no_interpreter(error) from error
     try:
         try:
             process = subprocess.Popen(  # noqa: ASYNC220 - a vfork, shorter than handing it to a thread
@@ -63,9 +67,7 @@ async def start_idle(folder: AgentFolder, claim: Claim) -> Generation:
             os.close(write_end)
     except OSError as error:
         os.close(read_end)
-        raise StartFailedError(
-            f"the shim's interpreter could not be started: {error.strerror}", number=error.errno or 0
-        ) from error
+        raise _no_interpreter(error) from error
     try:
         faults.point("keep.idle.begun")
         data = await _converse(process, setup, read_end)
@@ -76,6 +78,15 @@ async def start_idle(folder: AgentFolder, claim: Claim) -> Generation:
         if process.stdin is not None:
             process.stdin.close()
     return _judge(folder, data)
+
+
+def _no_interpreter(error: OSError) -> StartFailedError:
+    short = error.errno in (errno.EMFILE, errno.ENFILE)
+    return StartFailedError(
+        f"the shim's interpreter could not be started: {error.strerror}",
+        hint="raise the limit of open files (ulimit -n)" if short else None,
+        number=error.errno or 0,
+    )
 
 
 async def _converse(process: subprocess.Popen[bytes], setup: bytes, read_end: int) -> bytes:

@@ -24,7 +24,7 @@ from outlast.errors import (
 )
 from outlast.ids import new_id
 from outlast.journal import Journal
-from outlast.keep import Claim, KeepError, ShimGoneError, ShimSilentError
+from outlast.keep import Claim, KeepError, NoRoomError, ShimGoneError, ShimSilentError
 from outlast.records.envelope import Draft
 from outlast.records.types import Fence, RestoreDone, RestoreErrored, RestoreStarted
 from outlast.restore.facts import Facts
@@ -295,7 +295,7 @@ async def _loop_agent(now: Restoring, loop_id: str, action: str, driver: LoopDri
         return
     try:
         host = await AgentHost.attach(_there(now.hosting), driver.agent, loop, generation)
-    except ShimSilentError:
+    except (NoRoomError, ShimSilentError):
         raise
     except KeepError:
         return  # It ended by itself.

@@ -320,10 +320,7 @@ class AgentHost:
                 LaunchRequest(argv=spec.argv, env=dict(spec.env), cwd=spec.cwd, input_limit=spec.input_limit)
             )
         except LaunchFailedError as error:
-            # The folder may have gone since the adapter looked.
-            message = launch.no_folder(spec.cwd) if error.stage == "cwd" else error.message
-            status = 127 if error.stage != "cwd" else 126
-            raise launch.LaunchFailure(Failure("exit_nonzero", message, exit_status=status)) from error
+            raise launch.not_executed(error, spec.cwd) from error
 
     def _spec(self, context: LaunchContext) -> LaunchSpec:
         if not Path(context.workspace).is_dir():

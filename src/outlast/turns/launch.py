@@ -13,6 +13,7 @@ from outlast.keep import (
     Claim,
     FolderLockHeldError,
     Generation,
+    LaunchFailedError,
     ShimClient,
     ShimGoneError,
     ShimSilentError,
@@ -51,6 +52,15 @@ def no_folder(path: str) -> str:
     return f"the workspace {path} is not there or cannot be entered: put it back, then `outlast retry`"
 
 
+def not_executed(error: LaunchFailedError, cwd: str) -> LaunchFailure:
+    """The shim could not execute the agent's program."""
+    if error.stage == "cwd":  # The folder may have gone since the adapter looked.
+        return LaunchFailure(Failure("exit_nonzero", no_folder(cwd), exit_status=126))
+    if error.stage == "exec":
+        return LaunchFailure(Failure("exit_nonzero", error.message, exit_status=127))
+    return LaunchFailure(Failure("unknown", str(error)))
+
+
 def at_fault(agent: Agent, what: str, error: Exception) -> LaunchFailure:
     """An adapter failed where it should have told why. What it said goes to the program's log alone: it may
     hold anything."""
@@ -71,7 +81,7 @@ async def begin(folder: AgentFolder, claim: Claim) -> Generation:
         except StartFailedError as failed:
             if failed.number in NO_SPACE:
                 raise OSError(failed.number, failed.message) from failed
-            raise LaunchFailure(Failure("unknown", failed.message)) from failed
+            raise LaunchFailure(Failure("unknown", str(failed))) from failed
         except (FolderLockHeldError, TreeNotDeadError) as busy:
             if asyncio.get_running_loop().time() > deadline:
                 message = f"an earlier agent could not be ended: {busy.message}"

@@ -20,6 +20,7 @@ from outlast.keep import (
     RequestRefusedError,
     ShimGoneError,
     SpoolReader,
+    StartFailedError,
     Verified,
     probe,
     raise_floor,
@@ -153,6 +154,61 @@ async def test_a_program_that_cannot_be_executed_is_a_typed_error_and_an_ended_g
     assert record.launch_errno == failure.value.number
     started = [frame for frame in SpoolReader(generation).frames() if isinstance(frame, Started)]
     assert [(frame.pid, frame.errno, frame.stage) for frame in started] == [(0, failure.value.number, stage)]
+
+
+FEW_DESCRIPTORS = """
+import resource
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+def limit(soft): resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
+def held(): return len(os.listdir("/proc/self/fd"))
+async def begin():
+    client = None
+    try:
+        client = await ShimClient.connect(await start_idle(folder, claim(1)))
+        await client.attach(claim(1))
+        await client.start(launch("-"))
+        await client.kill()
+        return "started"
+    except KeepError as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        limit(most)
+        if client is not None:
+            await client.close()
+        while folder.latest() and not isinstance(tree_dead(folder.latest()), Verified):
+            await asyncio.sleep(0.01)
+async def main():
+    before = held()
+    for soft in range(6, 64):
+        limit(soft)
+        found = await begin()
+        say(held() - before, found)
+        if found == "started":
+            break
+asyncio.run(main())
+say("end")
+"""
+
+
+async def test_too_few_descriptors_are_a_typed_error_wherever_they_run_out(keep: Keep) -> None:
+    """In the owner, in the shim, or for the agent's pipes: each says what to raise, and nothing is left."""
+    owner = keep.runtime(FEW_DESCRIPTORS)
+    told = []
+    while (line := await keep.hear(owner)) not in ("end", ""):
+        told.append(line)
+    *failed, last = [line.partition(" ")[2] for line in told]
+    assert last == "started", told
+    assert {line.partition(":")[0] for line in failed} >= {"StartFailedError", "LaunchFailedError"}
+    # A shim that cannot look at who comes takes nobody in.
+    mute = [line for line in failed if "ulimit -n" not in line and "AttachRefusedError" not in line]
+    assert mute == []
+    assert {line.partition(" ")[0] for line in told} == {"0"}, "descriptors are left open"
+
+
+async def test_a_folder_that_is_gone_is_a_typed_error(keep: Keep) -> None:
+    keep.folder.path.rmdir()
+    with pytest.raises(StartFailedError, match="No such file"):
+        await start_idle(keep.folder, keep.claim(1))
 
 
 @pytest.mark.parametrize("env", [{"": "nameless"}, {"A": "b\0c"}], ids=["no name", "NUL"])
