@@ -6,28 +6,20 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.restores import carried_out
 
-from outlast.agents.contract import ExitInfo, TurnEnded
-from outlast.ids import derived_id
-from outlast.records.codec import encode_body, record_of, row_of
-from outlast.records.envelope import Draft, Stamp
+from outlast.agents.contract import ExitInfo
 from outlast.records.types import (
     CallObserved,
-    Fence,
     InputReserved,
-    RestoreDone,
-    RestoreStarted,
-    TurnAttached,
 )
 from outlast.restore.facts import AgentFacts, Facts, Landing
 from outlast.restore.plan import RestorePlan, plan
-from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
-from outlast.state.fold import apply, digest, fold
+from outlast.state.fold import digest, fold
 from outlast.state.model import State
 from outlast.state.turn_rules import OPEN_CALLS
 from outlast.testing.journals import GeneratedJournal, JournalBuilder, journals
 from outlast.turns.steering import Unlanded
-from outlast.turns.terminal import Ending, close
 
 LOOP = "main"
 NOTHING: frozenset[str] = frozenset()
@@ -196,44 +188,6 @@ def unlanded_of(state: State) -> st.SearchStrategy[Unlanded]:
     return st.one_of(st.none(), some)
 
 
-def carried_out(state: State, seen: Facts, chosen: RestorePlan, unlanded: Unlanded = None) -> State:
-    """The state after the restore that `chosen` describes, by the restore's own record makers. `unlanded`:
-    what the agent's spool says of the inputs that were to join the turn."""
-    epoch = state.epoch + 1
-    state = _after(
-        state,
-        [
-            Draft(Fence(epoch=epoch, holder="next", previous_epoch=state.epoch)),
-            Draft(RestoreStarted(from_seq=chosen.tip, turns=list(chosen.turns))),
-            *quick_repairs(state, chosen),
-        ],
-    )
-    for turn in chosen.turns:
-        if turn.action == "attach":
-            attached = TurnAttached(attempt=1, generation="g", spool_offset=0)
-            state = _after(state, [Draft(attached, loop=turn.loop, turn=turn.turn)])
-        elif turn.action in ("settle", "interrupt"):
-            ending = slow_ending(turn, seen.agents[turn.loop])
-            if turn.action == "settle":
-                ending = Ending(ended=TurnEnded(turn.turn))
-            ending = replace(ending, unlanded=unlanded)
-            state = _after(state, close(state, turn.turn, ending).drafts)
-    state = _after(state, closing_gates(state, chosen))
-    return _after(state, [Draft(RestoreDone(took_ms=0))])
-
-
-def _after(state: State, drafts: Sequence[Draft]) -> State:
-    """`drafts` appended to `state`, each checked against the invariants as the journal does."""
-    after = state.copy()
-    epoch = state.epoch
-    for draft in drafts:
-        epoch = draft.body.epoch if isinstance(draft.body, Fence) else epoch
-        stamp = Stamp(after.seq + 1, epoch, derived_id(state.session, after.seq), 0)
-        row = row_of(draft, encode_body(draft.body), stamp, state.session, after.chain)
-        apply(after, record_of(row, state.session))
-    return after
-
-
 @given(journals(40), agent_facts(), st.data())
 def test_every_prefix_has_a_plan_that_leaves_no_turn_of_an_earlier_owner_open(
     journal: GeneratedJournal, agent: AgentFacts, data: st.DataObject
@@ -245,7 +199,7 @@ def test_every_prefix_has_a_plan_that_leaves_no_turn_of_an_earlier_owner_open(
     if chosen.starts:
         return
     inputs_before = set(state.queue) | set(state.open_turns) | set(state.parked)
-    after = carried_out(state, seen, chosen, data.draw(unlanded_of(state)))
+    after = carried_out(state, seen, chosen, data.draw(unlanded_of(state))).state
     attached = {turn.turn for turn in chosen.turns if turn.action == "attach"}
     reopened = {turn.turn for turn in chosen.turns if turn.then in ("retry", "continue")}
     assert set(after.open_turns) == attached | reopened
@@ -270,7 +224,7 @@ def test_restoring_twice_repairs_once(journal: GeneratedJournal, agent: AgentFac
         return
     seen = Facts(agents=dict.fromkeys(state.loops, agent))
     first = plan(state, seen)
-    after = carried_out(state, seen, first)
+    after = carried_out(state, seen, first).state
     closed = {t.turn for t in first.turns if t.action in ("settle", "interrupt") and t.then == "none"}
     second = plan(after, seen)
     assert closed.isdisjoint({t.turn for t in second.turns})
@@ -280,5 +234,5 @@ def test_restoring_twice_repairs_once(journal: GeneratedJournal, agent: AgentFac
 def test_a_gate_that_is_closed_by_the_turns_end_is_not_closed_twice() -> None:
     state = JournalBuilder().running("t").ask("t", "q").state()
     seen = facts(state, **DEAD, landing="written")
-    after = carried_out(state, seen, plan(state, seen))
+    after = carried_out(state, seen, plan(state, seen)).state
     assert after.gates == {}

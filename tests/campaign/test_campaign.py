@@ -1,0 +1,69 @@
+"""kill -9 at durable steps of a told story: nothing acknowledged is lost, nothing happens twice, every
+invariant holds; and builds that are broken on purpose are found out. A sample in `make test`, all of it in
+`make test-all` and by `make campaign`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.campaign import controls
+from tests.campaign.__main__ import schedule_of, table
+from tests.campaign.campaign import Campaign
+from tests.campaign.census import ELSEWHERE, elsewhere, points
+from tests.campaign.checks import judge
+from tests.campaign.driver import run
+
+SAMPLE = [
+    "keep.pipe.after@3",
+    "keep.exit.before@2",
+    "store.admit.after_commit@3",
+    "store.append.after_commit@30",
+    "turn.input.after@3+all",
+    "turn.events.before_append@1+asleep",
+]
+RESTORES = [
+    ["turn.events.after_append@2", "turn.attach.before_append"],
+    ["turn.input.after@3+all", "restore.begin.after_append", "restore.begin.after_append"],
+]
+CONTROLS = ("no-fence", "two-commits", "repaired-twice")
+
+
+@pytest.mark.timeout(300)
+def test_a_sample_of_kills_costs_nothing(tmp_path: Path) -> None:
+    schedules = [schedule_of([kill]) for kill in SAMPLE] + [schedule_of(kills) for kills in RESTORES]
+    tally = Campaign(tmp_path).schedules(schedules)
+    assert tally.wrong == []
+    assert [done.killed for done in tally.ran] == [len(schedule) for schedule in schedules]
+
+
+@pytest.mark.timeout(300)
+def test_a_sample_of_broken_builds_is_found_out(tmp_path: Path) -> None:
+    wrong, caught, met = Campaign(tmp_path, of_each_control=1).controls(CONTROLS)
+    assert wrong == []
+    assert caught == list(CONTROLS)
+    assert met >= len(CONTROLS)
+
+
+def test_a_turn_that_is_sent_again_is_named(tmp_path: Path) -> None:
+    """The verdict says what happened twice, not only that something is wrong."""
+    done = run(tmp_path / "told", (), "landing-ignored")
+    assert "effect 'seven 1' 2 times" in judge(done).doubled
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_point_and_every_control(tmp_path: Path) -> None:
+    findings = Campaign(tmp_path).run()
+    print(table(findings.figures))
+    assert findings.wrong == []
+    assert findings.figures.kills >= 150
+    assert findings.figures.controls_caught == findings.figures.controls == len(controls.NAMES)
+    never = {point for point in points() - findings.reached if not elsewhere(point)}
+    assert not never, (
+        "nobody is ever killed there: let the story come by, or say in ELSEWHERE why it does not"
+    )
+
+
+def test_what_the_story_does_not_come_to_is_there() -> None:
+    assert [stem for stem in ELSEWHERE if not any(point.startswith(stem) for point in points())] == []
