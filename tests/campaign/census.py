@@ -144,7 +144,7 @@ def _lasts(call: ast.Call) -> bool:
         return True
     if name == "replace":
         # Of a path or a file; a text's takes two arguments, a struct's takes names.
-        return on == "os" or (len(call.args) == 1 and not call.keywords)
+        return on == "os" or (bool(on) and len(call.args) == 1 and not call.keywords)
     if name in SIGNALS:
         return on in ("os", "signal", "process")
     if name in APPENDS:

@@ -75,7 +75,7 @@ def test_a_new_step_without_a_point_is_found(step: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["text.replace('a', 'b')", "msgspec.structs.replace(x, y=1)", "names.append(1)"]
+    "call", ["text.replace('a', 'b')", "msgspec.structs.replace(x, y=1)", "names.append(1)", "replace(self)"]
 )
 def test_what_lasts_no_longer_than_the_process_needs_none(call: str) -> None:
     assert bare_steps(ast.parse(f"def new():\n    {call}\n"), "turns/new.py") == []
