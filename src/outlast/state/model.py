@@ -6,10 +6,10 @@ pointed to by sequence number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from operator import attrgetter
-from typing import Any, TypeVar
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
 
 from outlast.records.envelope import Cursor
 from outlast.records.types import (
@@ -54,8 +54,7 @@ class Answered:
     choice: str
 
 
-@dataclass(slots=True)
-class OpenTurn:
+class OpenTurn(msgspec.Struct):
     turn: str
     index: int
     loop: str
@@ -75,11 +74,11 @@ class OpenTurn:
     reserved_seq: int = 0
     mode: str = "first"
     """first, again or continue."""
-    open_calls: dict[str, str] = field(default_factory=dict)
+    open_calls: dict[str, str] = msgspec.field(default_factory=dict)
     """Call id -> name of calls that started and have no outcome, up to a limit."""
     more_calls: int = 0
     """Those past the limit."""
-    answers: dict[str, Answered] = field(default_factory=dict)
+    answers: dict[str, Answered] = msgspec.field(default_factory=dict)
     """Gates of this turn that were resolved with an answer: a later owner delivers what the agent has not
     been told yet."""
 
@@ -117,8 +116,7 @@ class OpenGate:
     choices: tuple[Choice, ...]
 
 
-@dataclass(slots=True)
-class Loop:
+class Loop(msgspec.Struct):
     loop: str
     name: str
     agent: str
@@ -138,9 +136,9 @@ class Loop:
     """Index of the newest turn."""
 
 
-@dataclass(slots=True)
-class State:
-    """Folded from the records; `apply` is in `state.fold`."""
+class State(msgspec.Struct):
+    """Folded from the records; `apply` is in `state.fold`. A Struct, and so is what changes in it: each
+    append copies them, and a dataclass takes ten times as long."""
 
     session: str
     seq: int = 0
@@ -153,23 +151,23 @@ class State:
     manifest: Manifest | None = None
     title: str = ""
     workspace: str = ""
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     created_at: int = 0
     last_activity_at: int = 0
     stopped: str | None = None
     """Reason of SessionStopped; the next accepted input reopens the session."""
     root: str | None = None
-    loops: dict[str, Loop] = field(default_factory=dict)
-    queue: dict[str, Queued] = field(default_factory=dict)
+    loops: dict[str, Loop] = msgspec.field(default_factory=dict)
+    queue: dict[str, Queued] = msgspec.field(default_factory=dict)
     """Accepted and waiting, in order; a returned input keeps its place."""
-    open_turns: dict[str, OpenTurn] = field(default_factory=dict)
-    parked: dict[str, Closed] = field(default_factory=dict)
-    retryable: dict[str, Closed] = field(default_factory=dict)
+    open_turns: dict[str, OpenTurn] = msgspec.field(default_factory=dict)
+    parked: dict[str, Closed] = msgspec.field(default_factory=dict)
+    retryable: dict[str, Closed] = msgspec.field(default_factory=dict)
     """Older turns that did not end as done, by turn: a person may still want them. The newest few only."""
-    last_unsuccessful: dict[str, Closed] = field(default_factory=dict)
+    last_unsuccessful: dict[str, Closed] = msgspec.field(default_factory=dict)
     """Per loop: the newest turn if it did not end as done."""
-    gates: dict[str, OpenGate] = field(default_factory=dict)
-    prepared: dict[str, GatePrepared] = field(default_factory=dict)
+    gates: dict[str, OpenGate] = msgspec.field(default_factory=dict)
+    prepared: dict[str, GatePrepared] = msgspec.field(default_factory=dict)
     """Gates prepared and not yet opened."""
     turns: int = 0
     restores_without_done: int = 0
@@ -179,16 +177,16 @@ class State:
 
     def copy(self) -> State:
         """An independent state; cheap, because only open things are held."""
-        twin = _copy_state(self)
-        twin.labels = dict(self.labels)
-        twin.loops = {k: _copy_loop(v) for k, v in self.loops.items()}
-        twin.queue = dict(self.queue)
-        twin.open_turns = {k: _copy_turn(v) for k, v in self.open_turns.items()}
-        twin.parked = dict(self.parked)
-        twin.retryable = dict(self.retryable)
-        twin.last_unsuccessful = dict(self.last_unsuccessful)
-        twin.gates = dict(self.gates)
-        twin.prepared = dict(self.prepared)
+        twin = replace(self)
+        twin.labels = self.labels.copy()
+        twin.loops = {name: replace(loop) for name, loop in self.loops.items()}
+        twin.queue = self.queue.copy()
+        twin.open_turns = {name: _copy_turn(turn) for name, turn in self.open_turns.items()}
+        twin.parked = self.parked.copy()
+        twin.retryable = self.retryable.copy()
+        twin.last_unsuccessful = self.last_unsuccessful.copy()
+        twin.gates = self.gates.copy()
+        twin.prepared = self.prepared.copy()
         return twin
 
     @property
@@ -197,22 +195,8 @@ class State:
         return next((t for t in self.open_turns.values() if t.loop == self.root), None)
 
 
-T = TypeVar("T")
-
-
-def _shallow(kind: type[T]) -> Callable[[T], T]:
-    """A shallow copy of a dataclass. Every append makes some, and `copy.copy` takes six times as long."""
-    values: Callable[[T], tuple[Any, ...]] = attrgetter(*(field.name for field in fields(kind)))  # type: ignore[arg-type]
-    return lambda one: kind(*values(one))
-
-
-_copy_state = _shallow(State)
-_copy_loop = _shallow(Loop)
-_copy_open_turn = _shallow(OpenTurn)
-
-
 def _copy_turn(turn: OpenTurn) -> OpenTurn:
-    twin = _copy_open_turn(turn)
-    twin.open_calls = dict(turn.open_calls)
-    twin.answers = dict(turn.answers)
+    twin = replace(turn)
+    twin.open_calls = turn.open_calls.copy()
+    twin.answers = turn.answers.copy()
     return twin
