@@ -104,7 +104,7 @@ def test_a_disk_that_refuses_costs_no_input_and_is_named(
     story = Story(place, f"{point}{once},until={space}", space)
     journal = story.tell()
     assert_nothing_lost_or_doubled(story, journal)
-    if error == "ENOSPC":
+    if error == "ENOSPC" and point != "keep.exec":  # that is its program's own trouble
         # It waits for space, and no turn is given up for want of it.
         assert [record.turn for record in journal.of("TurnDone")] == ["one", "two"]
         assert not journal.of("TurnFailed", "TurnInterrupted"), journal.types
