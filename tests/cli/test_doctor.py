@@ -36,6 +36,17 @@ def test_a_healthy_machine_has_no_fault_before_and_after_the_first_run(shell: Sh
     }
 
 
+def test_old_blobs_that_no_record_needs_are_counted(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "hello")
+    assert "no old blob" in worst(findings(shell, "blobs"))["message"]
+    blob = shell.state / "outlast.d" / "blobs" / "00" / f"00{'1' * 62}"
+    blob.parent.mkdir(mode=0o700, exist_ok=True)
+    blob.write_bytes(bytes(3 << 20))
+    os.utime(blob, (1, 1))
+    assert "1 old blobs without a record, 3.0 MiB" in worst(findings(shell, "blobs"))["message"]
+    assert blob.exists(), "looking changes nothing"
+
+
 def test_folders_that_others_can_read_are_named(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "hello")
     shell.state.chmod(0o755)

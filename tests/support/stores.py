@@ -46,11 +46,13 @@ def entry(name: str, seq: int = 0, **changes: Any) -> CatalogEntry:
     return CatalogEntry(session=name, seq=seq, **cast(Any, given | changes))
 
 
-async def append(store: Store, lease: Lease, count: int = 1, settle: tuple[str, ...] = ()) -> int:
-    """`count` more rows at the tip; the first one settles the named requests."""
+async def append(
+    store: Store, lease: Lease, count: int = 1, settle: tuple[str, ...] = (), blobs: tuple[str, ...] = ()
+) -> int:
+    """`count` more rows at the tip; the first one settles the named requests, and they refer to `blobs`."""
     tip = (await store.tip(lease.name)).seq
     settled = tuple(Settlement(request, tip + 1) for request in settle)
-    return await store.append(Append(lease.name, rows(lease, tip, count), tip, lease, settled))
+    return await store.append(Append(lease.name, rows(lease, tip, count), tip, lease, settled, blobs=blobs))
 
 
 async def admit(

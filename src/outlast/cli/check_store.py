@@ -119,6 +119,7 @@ def _space(patient: Patient) -> Iterator[Finding]:
 def _database(patient: Patient) -> Iterator[Finding]:
     import apsw
 
+    from outlast.cli.check_blobs import check_blobs
     from outlast.cli.check_journals import check_journals
     from outlast.store.sqlite.connection import require_safe_sqlite
     from outlast.store.sqlite.reading import Reader
@@ -138,6 +139,7 @@ def _database(patient: Patient) -> Iterator[Finding]:
     try:
         yield Finding("store", "ok", f"{patient.layout.database} opens, store {reader.store_id}")
         yield from check_journals(patient.layout, reader)
+        yield from check_blobs(patient, reader)
     finally:
         reader.close()
 

@@ -25,6 +25,7 @@ from outlast.restore.phases import Restored, RestoreRequest, Surroundings, look,
 from outlast.restore.plan import RestorePlan
 from outlast.runtime.actor import SessionActor
 from outlast.runtime.backing import Delta
+from outlast.runtime.chores import keep_tidy
 from outlast.runtime.handles import Session
 from outlast.runtime.home import absolute, here, machine_id, secret
 from outlast.runtime.policy import OnGate, ask, policy_of
@@ -64,6 +65,7 @@ class Runtime:
         self._failures: dict[str, BaseException] = {}
         self._listeners: dict[str, list[asyncio.Queue[Delta]]] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}
+        self._chores: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Runtime:
         self._check_fork()
@@ -75,6 +77,7 @@ class Runtime:
         except BaseException:
             self._entered = False
             raise
+        self._chores = [asyncio.create_task(keep_tidy(self._store), name="keep the store tidy")]
         return self
 
     async def __aexit__(
@@ -82,7 +85,7 @@ class Runtime:
     ) -> None:
         store, self._store = self._store, None
         self._entered = False
-        begun = [*self._claims.values(), *self._serving.values()]
+        begun = [*self._claims.values(), *self._serving.values(), *self._chores]
         for task in begun:
             task.cancel()
         if begun:

@@ -140,6 +140,7 @@ HOT = {
     "drop snapshots": (operations.DROP_SNAPSHOTS, 2),
     "pending": (reading.SELECT_PENDING, 1),
     "holder": (reading.SELECT_HOLDER, 1),
+    "blob": (reading.SELECT_REFERENCE, 1),
     "changed": (reading.SELECT_CHANGED, 2),
     "list": (reading.LIST_ALL, 1),
     "list by workspace": (reading.LIST_WORKSPACE, 2),

@@ -63,10 +63,10 @@ CREATE TABLE snapshot (
     digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (s, seq)
 );
 """
-# Whether any record refers to a blob is asked before each one that is deleted, under the writer's lock.
-_VERSION_3 = "CREATE INDEX blob_by_digest ON blob (digest)"
 # When `outlast backup` made this file; NULL in a store that is at work.
 _VERSION_3 = "ALTER TABLE store ADD COLUMN backup_at INTEGER"
+# Whether any record refers to a blob is asked before each one that is deleted, under the writer's lock.
+_VERSION_4 = "CREATE INDEX blob_by_digest ON blob (digest)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,12 @@ class Migration:
     script: str
 
 
-MIGRATIONS = (Migration(1, _VERSION_1), Migration(2, _VERSION_2), Migration(3, _VERSION_3))
+MIGRATIONS = (
+    Migration(1, _VERSION_1),
+    Migration(2, _VERSION_2),
+    Migration(3, _VERSION_3),
+    Migration(4, _VERSION_4),
+)
 VERSION = MIGRATIONS[-1].version
 
 
