@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
@@ -14,7 +15,15 @@ import apsw
 import pytest
 from tests.support.stores import admit, append, seqs
 
-from outlast.errors import IntegrityError, OutlastError, PlatformError, SchemaError, StoreError, UsageError
+from outlast.errors import (
+    InputError,
+    IntegrityError,
+    OutlastError,
+    PlatformError,
+    SchemaError,
+    StoreError,
+    UsageError,
+)
 from outlast.store.contract import Store
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import require_safe_sqlite
@@ -51,12 +60,18 @@ async def test_everything_is_for_this_user_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "what?", "#1", "50%25", "gr\u00fc\u00dfe \U0001f642", "-dash", "'q\"", "\udcff"]
+    "name", ["a b", "what?", "#1", "50%25", "gr\u00fc\u00dfe \U0001f642", "-dash", "'q\""]
 )
 async def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert await use(sqlite_url(tmp_path / name / "x.db")) == [1, 2]
     assert (tmp_path / name / "x.db").exists()
     assert (tmp_path / name / "x.d" / "nodes").is_dir()
+
+
+async def test_a_folder_that_no_record_could_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not valid UTF-8"):
+        await open_store(sqlite_url(tmp_path / "\udcff" / "x.db"))
+    assert not await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
 
 
 async def test_every_way_to_a_store_meets_in_the_same_files(tmp_path: Path) -> None:
