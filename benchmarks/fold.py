@@ -18,6 +18,8 @@ import apsw
 import msgspec
 
 from benchmarks.running import Findings, Options, run
+from outlast.clock import Micros
+from outlast.ids import UUID7_RANDOM, uuid7
 from outlast.records import types as t
 from outlast.records.codec import chain_of, encode_body, record_of, row_of
 from outlast.records.envelope import Draft, Record, Stamp
@@ -49,7 +51,8 @@ def rows_of(count: int, text_bytes: int) -> list[Row]:
     rows: list[Row] = []
     chain = b""
     for seq, draft in enumerate(drafts(count, text_bytes), start=1):
-        stamp = Stamp(seq, 1, f"0193a2f0-0000-7000-8000-{seq:012}", 1_764_428_400_000_000 + seq)
+        at = Micros(1_764_428_400_000_000 + seq)
+        stamp = Stamp(seq, 1, uuid7(at, seq.to_bytes(UUID7_RANDOM)), at)
         rows.append(row_of(draft, encode_body(draft.body), stamp, SESSION, chain))
         chain = rows[-1].chain
     return rows

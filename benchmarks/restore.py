@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -75,7 +75,7 @@ class Grower:
                 body = msgspec.structs.replace(body, request_id=name)
             elif isinstance(body, TurnStarted):
                 body = msgspec.structs.replace(body, request_id=name, index=index)
-            drafts.append(replace(draft, body=body, turn=draft.turn and name))
+            drafts.append(msgspec.structs.replace(draft, body=body, turn=draft.turn and name))
         return drafts
 
     async def turns(self, count: int) -> None:

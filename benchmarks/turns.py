@@ -16,7 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
@@ -81,7 +81,7 @@ class Template:
                 body = msgspec.structs.replace(body, request_id=turn)
             elif isinstance(body, TurnStarted):
                 body = msgspec.structs.replace(body, request_id=turn, index=index)
-            drafts.append(replace(draft, body=body, turn=draft.turn and turn))
+            drafts.append(msgspec.structs.replace(draft, body=body, turn=draft.turn and turn))
         return drafts
 
 

@@ -23,22 +23,37 @@ Seq = NewType("Seq", int)
 LABEL_LIMIT = 200
 
 
-def uuid7(at: Micros, random: bytes) -> str:
-    """The UUIDv7 of a time and ten random bytes, in its text form."""
-    millis = at // 1000
-    value = (millis & 0xFFFFFFFFFFFF) << 80
-    value |= 0x7 << 76 | (int.from_bytes(random[:2], "big") & 0x0FFF) << 64
-    value |= 0b10 << 62 | int.from_bytes(random[2:10], "big") & ((1 << 62) - 1)
-    return str(UUID(int=value))
+UUID7_RANDOM = 10
+"""Random bytes in a UUIDv7."""
+
+_UUID7 = 0x7 << 76 | 0b10 << 62
+_UUID7_RANDOM_BITS = 0x0FFF_3FFF_FFFF_FFFF_FFFF
+
+
+def uuid7(at: Micros, random: bytes) -> bytes:
+    """The 16 bytes of the UUIDv7 of a time and UUID7_RANDOM random bytes."""
+    millis = at // 1000 & 0xFFFF_FFFF_FFFF
+    chance = int.from_bytes(random, "big") & _UUID7_RANDOM_BITS
+    return (millis << 80 | _UUID7 | chance).to_bytes(16, "big")
 
 
 def new_id() -> str:
+    """The text of `new_uuid`."""
+    return str(UUID(bytes=new_uuid()))
+
+
+def new_uuid() -> bytes:
     """A fresh UUIDv7: reads the clock and the system's randomness, so only for the edge."""
-    return uuid7(now(), os.urandom(10))
+    return uuid7(now(), os.urandom(UUID7_RANDOM))
 
 
 def derived_id(*parts: str | int) -> str:
-    """The same id for the same parts, for ever (UUIDv8 over SHA-256 of the length-prefixed parts)."""
+    """The text of `derived_uuid`."""
+    return str(UUID(bytes=derived_uuid(*parts)))
+
+
+def derived_uuid(*parts: str | int) -> bytes:
+    """The same 16 bytes for the same parts, for ever (UUIDv8 over SHA-256 of the length-prefixed parts)."""
     digest = hashlib.sha256()
     for part in parts:
         data = str(part).encode("utf-8")
@@ -46,7 +61,7 @@ def derived_id(*parts: str | int) -> str:
     value = int.from_bytes(digest.digest()[:16], "big")
     value = value & ~(0xF << 76) | 0x8 << 76
     value = value & ~(0b11 << 62) | 0b10 << 62
-    return str(UUID(int=value))
+    return value.to_bytes(16, "big")
 
 
 def check_label(text: str, *, what: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from outlast.agents.contract import TurnEnded
-from outlast.ids import derived_id
+from outlast.ids import derived_uuid
 from outlast.records.codec import encode_body, record_of, row_of
 from outlast.records.envelope import Draft, Record, Stamp
 from outlast.records.types import Fence, RestoreDone, RestoreStarted, TurnAttached
@@ -31,7 +31,7 @@ class Continued:
         epoch = after.epoch
         for draft in drafts:
             epoch = draft.body.epoch if isinstance(draft.body, Fence) else epoch
-            stamp = Stamp(after.seq + 1, epoch, derived_id(after.session, after.seq), 0)
+            stamp = Stamp(after.seq + 1, epoch, derived_uuid(after.session, after.seq), 0)
             row = row_of(draft, encode_body(draft.body), stamp, after.session, after.chain)
             record = record_of(row, after.session)
             apply(after, record)

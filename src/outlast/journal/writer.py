@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from outlast import clock
 from outlast.errors import (
@@ -16,7 +20,7 @@ from outlast.errors import (
     UsageError,
 )
 from outlast.faults import point
-from outlast.ids import uuid7
+from outlast.ids import UUID7_RANDOM, uuid7
 from outlast.journal.loading import Loaded, load
 from outlast.journal.reader import ENVELOPE, read_records
 from outlast.journal.snapshots import Snapshots
@@ -31,6 +35,8 @@ from outlast.store.contract import Append, Lease, LossReason, Row, Settlement, S
 _FIRST_RETRY = 0.02
 _LONGEST_RETRY = 2.0
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -41,8 +47,7 @@ class Proposal:
     settle: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """What is stored, and what it means once it is."""
 
     append: Append
@@ -50,6 +55,47 @@ class Batch:
     state: State
     size: int
     """Bytes that a reader of the records has to read for their state."""
+
+
+class Blobs(NamedTuple):
+    """Bodies of a batch that are kept as blobs."""
+
+    digests: tuple[str, ...]
+    size: int
+    """Bytes of them that are read for the state."""
+
+
+NO_BLOBS = Blobs((), 0)
+
+
+class Hold:
+    """Keeps a caller at what must be known to its end. A cancellation meanwhile is for afterwards."""
+
+    def __init__(self) -> None:
+        self._cancelled: asyncio.CancelledError | None = None
+
+    async def until_done(self, work: Awaitable[T]) -> T:
+        """Its result, whatever happens to the caller. Raises what it raises."""
+        future = asyncio.ensure_future(work)
+        # Not the future itself is awaited: a cancelled task cancels that.
+        while not future.done():
+            ended = future.get_loop().create_future()
+            future.add_done_callback(partial(_tell, ended))
+            try:
+                await ended
+            except asyncio.CancelledError as error:
+                self._cancelled = error
+        return future.result()
+
+    def let_go(self, failure: Exception | None = None) -> None:
+        """Raises the cancellation, if there was one, with `failure` as its cause."""
+        if self._cancelled is not None:
+            raise self._cancelled from failure
+
+
+def _tell(ended: asyncio.Future[None], _: asyncio.Future[Any]) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 class Journal:
@@ -109,17 +155,15 @@ class Journal:
         """
         if not drafts:
             raise UsageError("an append needs at least one record")
-
-        def these(state: State) -> Proposal:
-            if expected_seq is not None and expected_seq != state.seq:
+        async with self._order:
+            self.raise_if_lost()
+            if expected_seq is not None and expected_seq != self.state.seq:
                 raise ConflictError(
-                    f"the journal of {self.name} ends at record {state.seq}, not {expected_seq}",
-                    tip=state.seq,
+                    f"the journal of {self.name} ends at record {self.state.seq}, not {expected_seq}",
+                    tip=self.state.seq,
                     session_id=self.name,
                 )
-            return Proposal(tuple(drafts), tuple(settle))
-
-        return await self.decide(these)
+            return await self._add(drafts, settle)
 
     async def decide(self, propose: Callable[[State], Proposal | None]) -> list[Record]:
         """Store what `propose` makes of the state that it will follow on; nothing where that is None.
@@ -130,13 +174,21 @@ class Journal:
         async with self._order:
             self.raise_if_lost()
             proposal = propose(self.state)
-            if proposal is None:
-                return []
-            self._require_fence(proposal.drafts[0])
-            batch = await self.prepare(proposal.drafts, proposal.settle)
-            self.raise_if_lost()
-            await _held(self._store_and_apply(batch))
-            return batch.records
+            return [] if proposal is None else await self._add(proposal.drafts, proposal.settle)
+
+    async def _add(self, drafts: Sequence[Draft], settle: Sequence[tuple[str, int]]) -> list[Record]:
+        """To be called in order."""
+        self._require_fence(drafts[0])
+        batch = await self.prepare(drafts, settle)
+        self.raise_if_lost()
+        hold = Hold()
+        try:
+            await self._store_and_apply(batch, hold)
+        except Exception as failure:
+            hold.let_go(failure)
+            raise
+        hold.let_go()
+        return batch.records
 
     def read(self, after: int = 0) -> AsyncIterator[Record]:
         """See `read_records`."""
@@ -153,52 +205,60 @@ class Journal:
 
     async def prepare(self, drafts: Sequence[Draft], settle: Sequence[tuple[str, int]] = ()) -> Batch:
         """What an append of `drafts` would store now. Raises as `append` for what the journal cannot take."""
+        bodies = [encode_body(draft.body) for draft in drafts]
+        if max(map(len, bodies)) <= BLOB_LIMIT:
+            return self._batch(drafts, bodies, settle)
+        blobs: list[str] = []
+        beside = 0
+        for index, body in enumerate(bodies):
+            if len(body) > BLOB_LIMIT:
+                outline = drafts[index].body.outline()
+                blobs.append(await self._store.put_blob(body))
+                bodies[index] = encode_blob_ref(blobs[-1], len(body), outline)
+                beside += len(body) if outline is None else 0
+        return self._batch(drafts, bodies, settle, Blobs(tuple(blobs), beside))
+
+    def _batch(
+        self,
+        drafts: Sequence[Draft],
+        bodies: list[bytes],
+        settle: Sequence[tuple[str, int]],
+        blobs: Blobs = NO_BLOBS,
+    ) -> Batch:
         state = self.state.copy()
-        at = clock.now()
+        epoch, at = self.lease.epoch, clock.now()
+        random = os.urandom(UUID7_RANDOM * len(drafts))
+        size = blobs.size
         rows: list[Row] = []
         records: list[Record] = []
-        blobs: list[str] = []
-        size = 0
-        for draft in drafts:
-            body = encode_body(draft.body)
-            if len(body) > BLOB_LIMIT:
-                outline, whole = draft.body.outline(), len(body)
-                blobs.append(await self._store.put_blob(body))
-                body = encode_blob_ref(blobs[-1], whole, outline)
-                size += whole if outline is None else 0
-            size += ENVELOPE + len(body)
-            stamp = Stamp(state.seq + 1, self.lease.epoch, uuid7(at, os.urandom(10)), at)
-            row = row_of(draft, body, stamp, self.name, state.chain)
-            record = _record(draft, stamp, row)
+        for number, (draft, body) in enumerate(zip(drafts, bodies, strict=True)):
+            uuid = uuid7(at, random[number * UUID7_RANDOM : (number + 1) * UUID7_RANDOM])
+            row = row_of(draft, body, Stamp(state.seq + 1, epoch, uuid, at), self.name, state.chain)
+            record = _record(draft, row)
             # On a copy and before it is stored: a record that contradicts the journal would make it
             # unreadable for ever.
             apply(state, record)
             rows.append(row)
             records.append(record)
-        append = Append(
-            self.name,
-            tuple(rows),
-            self.state.seq,
-            self.lease,
-            settle=tuple(Settlement(request, rows[index].seq) for request, index in settle),
-            catalog=catalog_entry(state),
-            blobs=tuple(blobs),
-        )
+            size += ENVELOPE + len(body)
+        settled = tuple(Settlement(request, rows[index].seq) for request, index in settle)
+        entry = catalog_entry(state)
+        append = Append(self.name, tuple(rows), self.state.seq, self.lease, settled, entry, blobs.digests)
         return Batch(append, records, state, size)
 
-    async def _store_and_apply(self, batch: Batch) -> None:
+    async def _store_and_apply(self, batch: Batch, hold: Hold) -> None:
         point("journal.append.before")
         delay = _FIRST_RETRY
         while True:
             try:
-                await self._store.append(batch.append)
+                await hold.until_done(self._store.append(batch.append))
                 break
             except AmbiguousAppendError as error:
                 # Only the same rows at the same place can tell. A store that can tell nobody any more
                 # has set the lease to lost.
                 if self.lease.lost.is_set():
                     raise _lost(self.lease) from error
-                await asyncio.sleep(delay)
+                await hold.until_done(asyncio.sleep(delay))
                 delay = min(delay * 2, _LONGEST_RETRY)
             except (FencedError, ConflictError) as error:
                 self.lease.lose("fenced")
@@ -208,22 +268,9 @@ class Journal:
         self._snapshots.grew(batch.state, batch.size)
 
 
-def _record(draft: Draft, stamp: Stamp, row: Row) -> Record:
-    return Record(
-        seq=row.seq,
-        epoch=row.epoch,
-        uuid=row.id,
-        at=row.at,
-        type=row.type,
-        v=row.v,
-        loop=draft.loop,
-        turn=draft.turn,
-        cause=draft.cause,
-        actor=draft.actor,
-        cursor=draft.cursor,
-        body=draft.body,
-        chain=row.chain,
-    )
+def _record(draft: Draft, row: Row) -> Record:
+    seq, epoch, uuid, at, type_, v, loop, turn, cause, actor, _, _, chain = row
+    return Record(seq, epoch, uuid, at, type_, v, loop, turn, cause, actor, draft.cursor, draft.body, chain)
 
 
 def _lost(lease: Lease) -> LeaseLostError:
@@ -245,18 +292,3 @@ _WHY: Mapping[LossReason, tuple[str, str]] = {
         "end this process, look at the disk, then `outlast resume` it",
     ),
 }
-
-
-async def _held(work: Coroutine[object, object, None]) -> None:
-    """Await `work` to its end whatever happens to the caller; a cancellation comes afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        failure = None if task.cancelled() else task.exception()
-        raise cancelled from failure
-    task.result()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
+from collections.abc import Callable, Iterable
+from functools import partial
+from hashlib import sha256 as _sha256
 
 import msgspec
 
@@ -24,6 +26,7 @@ _BLOB_PREFIX = b'{"$blob":'  # no body has such a field: theirs are Python ident
 _CURSOR = struct.Struct(">BQQQ")
 _CURSOR_FORMAT = 1
 _encode_parts = msgspec.msgpack.Encoder().encode
+_row: Callable[[Iterable[object]], Row] = partial(tuple.__new__, Row)
 
 # --- text --------------------------------------------------------------------------------------
 
@@ -143,27 +146,27 @@ def row_of(draft: Draft, body: bytes, stamp: Stamp, session: str, previous: byte
     """The row to store for a draft whose body is stored as `body` (`encode_body`, or a blob reference).
     `previous` is the chain of the record before it, empty for the first. Raises InvalidRecordError for
     coordinates that cannot be stored."""
-    name = type(draft.body).__name__
-    cursor = None if draft.cursor is None else encode_cursor(draft.cursor)
-    row = Row(
+    kind = type(draft.body)
+    parts = (
         stamp.seq,
         stamp.epoch,
-        uuid_bytes(draft.id or stamp.id),
+        stamp.uuid if draft.id is None else uuid_bytes(draft.id),
         stamp.at,
-        name,
-        REGISTRY.version(name),
+        kind.__name__,
+        kind.VERSION,
         draft.loop,
         draft.turn,
         draft.cause,
         draft.actor,
-        cursor,
+        None if draft.cursor is None else encode_cursor(draft.cursor),
         body,
-        b"",
     )
     try:
-        return Row(*row[:-1], chain_of(previous, session, row))
+        return _row((*parts, _chained(previous, session, parts)))
     except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidRecordError(f"the coordinates of this {name} cannot be stored: {error}") from error
+        raise InvalidRecordError(
+            f"the coordinates of this {kind.__name__} cannot be stored: {error}"
+        ) from error
 
 
 def record_of(row: Row, session: str, body: bytes | None = None) -> Record:
@@ -186,7 +189,7 @@ def record_of(row: Row, session: str, body: bytes | None = None) -> Record:
             cause,
             actor,
             None if cursor is None else decode_cursor(cursor),
-            decode_body(type_, v, stored if body is None else body),
+            decode_body(type_, v, stored) if body is None else REGISTRY.decode(type_, v, body),
             chain,
         )
     except RecordError as error:
@@ -198,4 +201,8 @@ def chain_of(previous: bytes, session: str, row: Row) -> bytes:
     """First 16 bytes of SHA-256 over the previous chain, the session id and every stored byte of the row but
     its own chain, as one MessagePack array: there every part is preceded by its kind and length, and nil
     is not empty."""
-    return hashlib.sha256(_encode_parts((previous, session) + row[:-1])).digest()[:CHAIN_SIZE]  # noqa: RUF005 - half the time
+    return _chained(previous, session, row[:-1])
+
+
+def _chained(previous: bytes, session: str, parts: tuple[str | int | bytes | None, ...]) -> bytes:
+    return _sha256(_encode_parts((previous, session) + parts)).digest()[:CHAIN_SIZE]  # noqa: RUF005 - half the time

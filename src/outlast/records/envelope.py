@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -24,8 +23,7 @@ class Cursor(msgspec.Struct, frozen=True):
     """Seq of the last input frame that was folded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """A record before it is written: the journal adds seq, epoch, id, time and chain."""
 
     body: Body
@@ -45,8 +43,8 @@ class Stamp(NamedTuple):
 
     seq: int
     epoch: int
-    id: str
-    """Text of a UUID; used where the draft has none."""
+    uuid: bytes
+    """16 bytes; used where the draft has no id of its own."""
     at: int
     """UTC, microseconds."""
 

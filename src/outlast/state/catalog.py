@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from outlast.state.model import State
-from outlast.state.title import one_line
 from outlast.store.contract import CatalogEntry
 
 
@@ -14,7 +13,7 @@ def catalog_entry(state: State) -> CatalogEntry:
     return CatalogEntry(
         session=state.session,
         seq=state.seq,
-        title=one_line(state.title),
+        title=state.title,
         state=status(state),
         agent=root.agent if root is not None else state.manifest.agent if state.manifest else "",
         workspace=state.workspace,
@@ -23,7 +22,7 @@ def catalog_entry(state: State) -> CatalogEntry:
         turns=state.turns,
         queued=len(state.queue),
         open_gates=len(state.gates),
-        labels=tuple(sorted(state.labels.items())),
+        labels=tuple(sorted(state.labels.items())) if state.labels else (),
     )
 
 

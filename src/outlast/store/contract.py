@@ -94,8 +94,7 @@ class Settlement:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogEntry:
+class CatalogEntry(NamedTuple):
     """What listing needs of one session; a projection of its journal up to `seq`."""
 
     session: str

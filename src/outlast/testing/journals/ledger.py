@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outlast.ids import derived_id
+from outlast.ids import derived_uuid
 from outlast.records import types as t
 from outlast.records.codec import encode_body, output_record_id, record_of, row_of
 from outlast.records.envelope import Cursor, Draft, Record, Stamp
@@ -41,7 +41,7 @@ class Ledger:
         for draft in drafts:
             seq = len(self._rows) + 1
             self._at += 1 + self._pick(3) * 1000
-            stamp = Stamp(seq, self.expected.epoch, derived_id(self.session, seq), self._at)
+            stamp = Stamp(seq, self.expected.epoch, derived_uuid(self.session, seq), self._at)
             previous = self._rows[-1].chain if self._rows else b""
             row = row_of(draft, encode_body(draft.body), stamp, self.session, previous)
             self._rows.append(row)

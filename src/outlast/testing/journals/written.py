@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outlast.ids import derived_id
+from outlast.ids import derived_uuid
 from outlast.records.codec import encode_body, record_of, row_of
 from outlast.records.envelope import Draft, Record, Stamp
 from outlast.records.types import Fence
@@ -20,7 +20,7 @@ def written(drafts: Iterable[Draft], session: str = "session") -> list[Record]:
     for seq, draft in enumerate(drafts, start=1):
         if isinstance(draft.body, Fence):
             epoch = draft.body.epoch
-        stamp = Stamp(seq, epoch, derived_id(session, seq), START + seq * 1000)
+        stamp = Stamp(seq, epoch, derived_uuid(session, seq), START + seq * 1000)
         row = row_of(draft, encode_body(draft.body), stamp, session, chain)
         chain = row.chain
         records.append(record_of(row, session))

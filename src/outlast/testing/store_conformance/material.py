@@ -9,7 +9,7 @@ from typing import Any
 
 from outlast import clock
 from outlast.errors import OutlastError
-from outlast.ids import new_id
+from outlast.ids import new_uuid
 from outlast.records.codec import chain_of, encode_body, row_of
 from outlast.records.envelope import Draft, Stamp
 from outlast.records.types import Fence, SessionStopped
@@ -37,7 +37,7 @@ def rows(lease: Lease, tip: Tip, count: int = 1, *, size: int = 0) -> tuple[Row,
     for _ in range(count):
         text = "x" * size
         body = SessionStopped(reason=text) if fenced else Fence(epoch=lease.epoch, holder=text)
-        stamp = Stamp(seq + 1, lease.epoch, new_id(), clock.now())
+        stamp = Stamp(seq + 1, lease.epoch, new_uuid(), clock.now())
         row = row_of(Draft(body), encode_body(body), stamp, lease.name, chain)
         made.append(row)
         seq, chain, fenced = row.seq, row.chain, True
