@@ -400,7 +400,7 @@ async def _reach(generation: Generation, sock: socket.socket) -> None:
 def _refuse_copy(generation: Generation, fd: int) -> None:
     """A copy may have links to the original's very socket and lock. Raises CopiedFolderError."""
     try:
-        identity = layout.read_record(layout.ID, dir_fd=fd)
+        identity = layout.read_placed(layout.ID, dir_fd=fd)
         copied = identity is not None and tree.is_copy(identity, fd)
     except FieldsDamaged:
         return

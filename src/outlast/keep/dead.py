@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from outlast.faults import point
 from outlast.keep import layout, proc, tree
+from outlast.keep.fields import FieldsDamaged
 from outlast.keep.folder import Generation
 
 
@@ -59,10 +60,13 @@ def kill_marked(generation: Generation, *, seconds: float = 5.0) -> Verified | A
     Does nothing while guard or shim lives: they do it better; nothing in a copy of the folder: what it tells
     of belongs to the original. Raises OSError.
     """
-    with generation.opened() as fd:
-        identity = layout.read_record(layout.ID, dir_fd=fd)
     deadline = time.monotonic() + seconds
     verdict = tree_dead(generation)
+    with generation.opened() as fd:
+        try:
+            identity = layout.read_placed(layout.ID, dir_fd=fd)
+        except FieldsDamaged:
+            return verdict  # the marker is lost with it
     if identity is None:
         return verdict
     marker, since = identity.text("marker"), identity.integer("shim_ticks")
@@ -79,7 +83,7 @@ def _guarded(generation: Generation) -> bool:
     with generation.opened() as fd:
         if layout.lock_holder(layout.GUARD, dir_fd=fd) is not None:
             return True
-        identity = layout.read_record(layout.ID, dir_fd=fd)
+        identity = layout.read_placed(layout.ID, dir_fd=fd)
     return identity is not None and proc.is_alive(
         identity.integer("shim_pid"), identity.integer("shim_ticks")
     )

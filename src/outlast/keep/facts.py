@@ -11,6 +11,7 @@ from outlast.keep import frames, layout, proc, tree
 from outlast.keep.fields import Fields, FieldsDamaged
 from outlast.keep.folder import AgentFolder, Generation, lock_holder
 from outlast.keep.records import ExitRecord
+from outlast.keep.tail import is_torn, written_in_this_boot
 
 __all__ = ["ExitRecord", "FolderFacts", "GenerationFacts", "InputSeen", "Landing", "landing", "probe"]
 
@@ -115,7 +116,7 @@ def look_at_processes(generation: Generation) -> tuple[ProcessFacts | None, Proc
     OSError."""
     with generation.opened() as fd:
         try:
-            identity = layout.read_record(layout.ID, dir_fd=fd)
+            identity = layout.read_placed(layout.ID, dir_fd=fd)
             if identity is None or tree.is_copy(identity, fd):
                 return None, None
             return _process("shim", identity), _process("guard", identity)
@@ -127,8 +128,9 @@ def look(generation: Generation) -> GenerationFacts:
     """Look at one generation. Raises OSError."""
     fault, identity, record, copied = "", None, None, False
     with generation.opened() as fd:
+        given = _given(fd)  # before the spool is read: it grows first
         try:
-            identity = layout.read_record(layout.ID, dir_fd=fd)
+            identity = layout.read_placed(layout.ID, dir_fd=fd)
             copied = identity is not None and tree.is_copy(identity, fd)
             record = ExitRecord.read(fd)
             for name in (layout.EXIT, layout.GUARD):
@@ -150,9 +152,27 @@ def look(generation: Generation) -> GenerationFacts:
         inputs=tuple(scan.inputs),
         base=scan.base,
         tip=scan.tip,
-        fault=fault or scan.fault,
+        fault=fault or scan.fault or _shortened(scan, given, record),
         copied=copied,
     )
+
+
+def _given(generation_fd: int) -> int:
+    """How many inputs the spool holds or has held, by its witness; 0 where that tells nothing."""
+    try:
+        said = layout.read_record(layout.GIVEN, dir_fd=generation_fd)
+        return 0 if said is None else said.integer("last_input")
+    except FieldsDamaged:
+        return 0
+
+
+def _shortened(scan: _Scan, given: int, record: ExitRecord | None) -> str:
+    """That the spool holds less than was in it."""
+    ended = 0 if record is None else record.last_input or 0
+    known = max(given, ended)
+    if scan.last_input >= known:
+        return ""
+    return f"the spool has lost its end: it holds {scan.last_input} of {known} inputs"
 
 
 def _process(role: str, identity: Fields) -> ProcessFacts:
@@ -164,7 +184,7 @@ def _process(role: str, identity: Fields) -> ProcessFacts:
 
 
 class _Scan:
-    """Walks a spool by its headers: outputs are skipped unread but for their place."""
+    """Walks a spool, every frame held against its checksum: of a header alone nothing can be believed."""
 
     def __init__(self) -> None:
         self.base = 0
@@ -199,29 +219,25 @@ class _Scan:
                 return
 
     def _walk(self, data: bytes, base: int) -> bool:
-        position = 0
+        position, reason = 0, "its length is damaged"
         try:
             while position < len(data):
-                seen = frames.peek(data, position)
-                if seen is None or position + frames.HEADER_SIZE + seen[2] > len(data):
-                    return False
-                kind, _, length, _, _ = seen
-                end = position + frames.HEADER_SIZE + length
-                if kind != frames.OUTPUT or end == len(data):
-                    whole = frames.decode(data, position)
-                    if whole is not None:
-                        self._take(whole[0])
-                position = end
-                self.tip = base + end
+                found = frames.decode(data, position)
+                if found is None:
+                    break
+                self._take(found[0])
+                position = found[1]
+                self.tip = base + position
+            else:
+                return True
         except frames.FrameDamaged as damage:
-            torn = damage.end >= len(data) or not any(data[position:].strip(b"\0"))
-            if not torn:
-                self.fault = f"the spool is damaged at {base + position}: {damage.reason}"
-            return False
+            reason = damage.reason
         except FieldsDamaged as damage:
             self.fault = f"the frame at {base + position} of the spool is malformed: {damage}"
             return False
-        return True
+        if not is_torn(data[position:], this_boot=written_in_this_boot(data)):
+            self.fault = f"the spool is damaged at {base + position}: {reason}"
+        return False
 
     def _take(self, frame: frames.Frame) -> None:
         if frame.type == frames.INPUT:

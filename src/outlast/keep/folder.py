@@ -12,7 +12,7 @@ from pathlib import Path
 from outlast.faults import point
 from outlast.keep import layout
 from outlast.keep.errors import BelowFloorError, FolderLockHeldError, ForeignFolderError
-from outlast.keep.fields import Value
+from outlast.keep.fields import FieldsDamaged, Value
 
 # A POSIX lock does not exclude threads of one process, and closing any descriptor drops it.
 _in_this_process = threading.Lock()
@@ -159,10 +159,16 @@ def raise_floor(folder: AgentFolder, claim: Claim) -> None:
     """Make the claim's epoch the folder's floor, durably, while no shim lives: no shim of a lower epoch can
     begin afterwards, and none runs.
 
+    A floor that cannot be read any more is made anew: whoever comes here has just been given the store's
+    newest lease, and nobody of an earlier one can record that an agent was started.
+
     Raises FolderLockHeldError (fence the living shim instead), BelowFloorError, ForeignFolderError, OSError.
     """
     with folder.locked() as fd:
-        floor = layout.read_floor(fd)
+        try:
+            floor = layout.read_floor(fd)
+        except FieldsDamaged:
+            floor = None
         if floor is not None:
             if (floor.store_id, floor.lineage) != (claim.store_id, claim.lineage):
                 raise ForeignFolderError("the agent folder belongs to another store or lineage")

@@ -36,6 +36,7 @@ OK, REFUSED, ACCEPTED, TIP, LOST, FACTS = range(96, 102)
 
 _HEAD = struct.Struct("<4sBBHIQQQ")
 _CRC = struct.Struct("<I")
+_LENGTH = struct.Struct("<I")
 
 
 class FrameDamaged(ValueError):  # noqa: N818 - it names a fact about bytes; the typed error is SpoolCorruptError
@@ -88,6 +89,11 @@ def encode(
 ) -> bytes:
     """A whole frame."""
     return header(kind, payload, flags=flags, seq=seq, offset=offset, time=time) + payload
+
+
+def with_length(frame: bytes, length: int) -> bytes:
+    """The same bytes with another payload length in the header."""
+    return frame[:8] + _LENGTH.pack(length) + frame[12:]
 
 
 def peek(buffer: bytes | bytearray, position: int) -> tuple[int, int, int, int, int] | None:

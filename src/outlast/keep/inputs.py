@@ -156,8 +156,7 @@ class Inputs:
 
     def _accept(self, message: _Message, last_part: bytes) -> None:
         self._message = None
-        self._spool.last_input = message.seq
-        self._spool.last_digest = message.digest.digest()
+        self._spool.given(message.seq, message.digest.digest())
         # What came in one piece need not be read again.
         data = last_part if len(last_part) == message.size else b""
         self._jobs.append(_Job(message.seq, message.spans, data, message.size))
@@ -174,8 +173,7 @@ class Inputs:
             self._sync_or_take_back(begin)
         except (DiskRefused, OSError):
             return "disk"
-        self._spool.last_input = seq
-        self._spool.last_digest = b""
+        self._spool.given(seq, b"")
         self.open = False
         self._jobs.append(_Job(seq, [], b"", 0))
         return ACCEPTED

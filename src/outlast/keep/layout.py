@@ -12,6 +12,7 @@ import sys
 
 from . import frames
 from .fields import Fields, FieldsDamaged, pack
+from .points import point
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 LOCK, FLOOR = b"lock", b"floor"
 ID, SOCK, EXIT, GUARD, STDERR = b"id", b"sock", b"exit", b"guard", b"stderr.log"
+GIVEN = b"given"
+"""A witness of the spool: how many inputs were put into it. It may be behind."""
 SEGMENT_PREFIX = b"spool."
 GENERATION_PREFIX = b"gen-"
 SEGMENT_SIZE = 8 << 20
@@ -66,10 +69,10 @@ def write_all(fd: int, data: bytes, position: int) -> None:
 
 
 class Record:
-    """A file of two slots; the newer valid one counts.
+    """A file of two slots; the newer valid one counts, and at rest both hold the same.
 
     It is preallocated and overwritten in place, so that neither a full disk nor a crash in the middle of a
-    write can lose the record that was there before.
+    write can lose the record that was there before, and damage to one slot costs nothing.
     """
 
     __slots__ = ("fd",)
@@ -78,13 +81,14 @@ class Record:
         self.fd = fd
 
     @classmethod
-    def create(cls, name: bytes, *, dir_fd: int) -> Record:
+    def create(cls, name: bytes, *, dir_fd: int, durable: bool = True) -> Record:
         """Make the file, empty and durable; open it if it is there."""
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
         if os.fstat(fd).st_size < 2 * SLOT:
             write_all(fd, bytes(2 * SLOT), 0)
-            os.fsync(fd)
-            os.fsync(dir_fd)
+            if durable:
+                os.fsync(fd)
+                os.fsync(dir_fd)
         return cls(fd)
 
     def _slots(self) -> list[tuple[int, int, bytes]]:
@@ -99,6 +103,20 @@ class Record:
                 found.append((frame[0].seq, slot, frame[0].payload))
         return sorted(found)
 
+    @classmethod
+    def place(cls, name: bytes, values: Mapping[str, Value], *, dir_fd: int) -> None:
+        """A new file that is there with its first record, durably, or not at all."""
+        draft = name + b".new"
+        record = cls.create(draft, dir_fd=dir_fd, durable=False)
+        try:
+            record.write(values)
+        finally:
+            os.close(record.fd)
+        point("keep.record.before_rename")
+        os.rename(draft, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        os.fsync(dir_fd)
+        point("keep.record.after_rename")
+
     def read(self) -> Fields | None:
         """The newest record; None if nothing was ever written whole. Raises FieldsDamaged when both
         slots were written and neither is valid."""
@@ -109,15 +127,33 @@ class Record:
             raise FieldsDamaged("both slots are damaged")
         return None
 
-    def write(self, values: Mapping[str, Value]) -> None:
-        """Put a newer record beside the last one, and sync it."""
+    def write(self, values: Mapping[str, Value], *, durable: bool = True) -> None:
+        """Put a newer record beside the last one, sync it, and then put it over that one too."""
         known = self._slots()
         counter, last = (known[-1][0], known[-1][1]) if known else (0, 1)
         data = frames.encode(frames.RECORD, pack(values), seq=counter + 1)
         if len(data) > SLOT:
             raise ValueError(f"a record is at most {SLOT} bytes, this one has {len(data)}")
         write_all(self.fd, data, (1 - last) * SLOT)
-        os.fdatasync(self.fd) if hasattr(os, "fdatasync") else os.fsync(self.fd)
+        if durable:
+            os.fdatasync(self.fd) if hasattr(os, "fdatasync") else os.fsync(self.fd)
+        write_all(self.fd, data, last * SLOT)
+
+
+def read_placed(name: bytes, *, dir_fd: int) -> Fields | None:
+    """What a file holds that `Record.place` made; None without one. Raises FieldsDamaged where it holds no
+    record: it had one."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return None
+    try:
+        found = Record(fd).read()
+    finally:
+        os.close(fd)
+    if found is None:
+        raise FieldsDamaged(f"no record is left in the file {os.fsdecode(name)}")
+    return found
 
 
 def read_record(name: bytes, *, dir_fd: int) -> Fields | None:
@@ -145,7 +181,7 @@ class Floor:
 
 def read_floor(dir_fd: int) -> Floor | None:
     """The folder's floor; None if it never had an owner. Raises FieldsDamaged if it was damaged."""
-    found = read_record(FLOOR, dir_fd=dir_fd)
+    found = read_placed(FLOOR, dir_fd=dir_fd)
     if found is None:
         return None
     return Floor(found.text("store_id"), found.text("lineage"), found.integer("epoch"))
@@ -153,9 +189,13 @@ def read_floor(dir_fd: int) -> Floor | None:
 
 def write_floor(dir_fd: int, floor: Floor) -> None:
     """Write the floor durably. Only under the folder's lock."""
+    values: dict[str, Value] = {"store_id": floor.store_id, "lineage": floor.lineage, "epoch": floor.epoch}
+    if FLOOR not in _names(dir_fd):
+        Record.place(FLOOR, values, dir_fd=dir_fd)
+        return
     record = Record.create(FLOOR, dir_fd=dir_fd)
     try:
-        record.write({"store_id": floor.store_id, "lineage": floor.lineage, "epoch": floor.epoch})
+        record.write(values)
     finally:
         os.close(record.fd)
 

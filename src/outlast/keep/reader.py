@@ -14,6 +14,7 @@ from outlast.keep.fields import Fields, FieldsDamaged
 from outlast.keep.folder import Generation
 from outlast.keep.frames import Frame, FrameDamaged
 from outlast.keep.records import ExitRecord
+from outlast.keep.tail import is_torn, written_in_this_boot
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,8 @@ class SpoolReader:
         self._position = after or 0
         self._message: _Message | None = None
         self._exited = False
+        self._stdout: int | None = None if after else 0
+        """Bytes of the agent's output up to the position; None while that is not known."""
 
     @property
     def position(self) -> int:
@@ -169,10 +172,21 @@ class SpoolReader:
         # Only what is read after the record was seen can be all that came before it.
         yield from self._typed_frames()
         if not self._exited:
+            self._require_all_of(record)
             self._exited, end = True, self._position
             if self._begins_behind_exit():
                 return
             yield Exit(end, end, end, record.stdout_end or 0, record.boottime, record)
+
+    def _require_all_of(self, record: ExitRecord) -> None:
+        """An end after what is not there would be an end of something else."""
+        if self._stdout is not None and self._stdout < (record.stdout_end or 0):
+            missing = f"output from {self._stdout} to {record.stdout_end}"
+            raise SpoolCorruptError(
+                f"the spool has lost its end at {self._position}: {missing}",
+                offset=self._position,
+                reason="it is shorter than the agent's output",
+            )
 
     def _record(self) -> ExitRecord | None:
         with self._generation.opened() as fd:
@@ -196,6 +210,7 @@ class SpoolReader:
             typed = self._typed(frame, offset, end)
             self._begin = self._begin if self._begin is not None else offset
             self._position = end
+            self._stdout = frame.offset + (len(frame.payload) if frame.type == frames.OUTPUT else 0)
             if typed is not None:
                 self._exited = self._exited or isinstance(typed, Exit)
                 yield typed
@@ -275,9 +290,9 @@ class _Message:
 
 def _segment(file: BinaryIO, base: int, position: int) -> Iterator[tuple[Frame, int]]:
     """Whole frames of one segment file, from the spool offset `position`."""
-    buffer, start = b"", position
+    buffer, start, more, reason = b"", position, b"?", "its length is damaged"
     file.seek(position - base)
-    while True:
+    while more:
         more = file.read(frames.MAX_PAYLOAD)
         buffer += more
         used = 0
@@ -289,30 +304,16 @@ def _segment(file: BinaryIO, base: int, position: int) -> Iterator[tuple[Frame, 
                 yield found[0], start + used
                 used = found[1]
         except FrameDamaged as damage:
-            if _is_torn(file, base, start, damage):
-                return
-            raise SpoolCorruptError(
-                f"the spool is damaged at {start + used}: {damage.reason}",
-                offset=start + used,
-                reason=damage.reason,
-            ) from None
+            reason, more = damage.reason, b""
         buffer, start = buffer[used:], start + used
-        if not more:
-            return
+    rest = buffer + file.read()
+    if rest and not is_torn(rest, this_boot=_written_in_this_boot(file)):
+        raise SpoolCorruptError(f"the spool is damaged at {start}: {reason}", offset=start, reason=reason)
 
 
-def _is_torn(file: BinaryIO, base: int, start: int, damage: FrameDamaged) -> bool:
-    """A write that never ended: the bad frame reaches to the end of the file, or is followed by zeros."""
-    size = os.fstat(file.fileno()).st_size
-    if damage.end > damage.position and start - base + damage.end >= size:
-        return True
-    at = start - base + damage.position
-    while at < size:
-        data = os.pread(file.fileno(), 1 << 20, at)
-        if not data or any(data.strip(b"\0")):
-            return False
-        at += len(data)
-    return True
+def _written_in_this_boot(file: BinaryIO) -> bool:
+    file.seek(0)
+    return written_in_this_boot(file.read(frames.MAX_PAYLOAD))
 
 
 def _typed(frame: Frame, place: tuple[int, int, int, int, int]) -> SpoolFrame:  # noqa: PLR0911

@@ -148,9 +148,9 @@ def _take_place(setup: Fields, lines: Lines) -> Place:
 def _settle(place: Place, lines: Lines) -> _Loop:
     """Identity, guard, spool and socket. Raises OSError, DiskRefused."""
     shim, here = os.getpid(), os.fstat(place.fd)
-    identity = layout.Record.create(layout.ID, dir_fd=place.fd)
     point("keep.id.before")
-    identity.write(
+    layout.Record.place(
+        layout.ID,
         {
             "version": frames.VERSION,
             "boot": place.boot,
@@ -163,9 +163,9 @@ def _settle(place: Place, lines: Lines) -> _Loop:
             "dev": here.st_dev,
             "ino": here.st_ino,
             "wall": time.time_ns(),
-        }
+        },
+        dir_fd=place.fd,
     )
-    os.close(identity.fd)
     point("keep.id.after")
     os.write(lines.said, b"%d" % place.number)
     answer = os.read(lines.ack, 16)

@@ -65,6 +65,7 @@ class Spool:
         self.careful = True
         """Whether a full segment is synced before the next one is begun."""
         self._rotate()
+        self._witness = layout.Record.create(layout.GIVEN, dir_fd=dir_fd, durable=False)
 
     @property
     def base(self) -> int:
@@ -84,6 +85,18 @@ class Spool:
         """Put one frame at the end and say where it begins. After DiskRefused nothing of it is there."""
         self.flush()
         return self._append(kind, payload, flags, seq)
+
+    def given(self, seq: int, digest: bytes) -> None:
+        """Input `seq` is in the spool, whole and durable. That is noted beside it too, before anybody relies
+        on it: a spool that loses its end must not look as if the input had never come."""
+        self.last_input, self.last_digest = seq, digest
+        try:
+            point("keep.given.before")
+            self._witness.write({"last_input": seq}, durable=False)
+            point("keep.given.after")
+        except OSError:
+            # A witness may be behind.
+            return
 
     def note(self, kind: int, payload: bytes = b"", *, flags: int = 0, seq: int = 0) -> None:
         """Put a frame that must not fail: on a full disk it waits and goes before the next one."""

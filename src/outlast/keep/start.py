@@ -81,12 +81,13 @@ async def start_idle(folder: AgentFolder, claim: Claim) -> Generation:
 
 
 def _no_interpreter(error: OSError) -> StartFailedError:
-    short = error.errno in (errno.EMFILE, errno.ENFILE)
-    return StartFailedError(
-        f"the shim's interpreter could not be started: {error.strerror}",
-        hint="raise the limit of open files (ulimit -n)" if short else None,
-        number=error.errno or 0,
-    )
+    return _not_started(f"the shim's interpreter could not be started: {error.strerror}", error.errno or 0)
+
+
+def _not_started(message: str, number: int) -> StartFailedError:
+    short = number in (errno.EMFILE, errno.ENFILE)
+    hint = "raise the limit of open files (ulimit -n)" if short else None
+    return StartFailedError(message, hint=hint, number=number)
 
 
 async def _converse(process: subprocess.Popen[bytes], setup: bytes, read_end: int) -> bytes:
@@ -132,4 +133,4 @@ def _failure(code: str, text: str, number: int) -> KeepError:
         return TreeNotDeadError(
             f"an earlier agent is not proven dead: {text}", alive=alive, evidence=text, generation=number
         )
-    return StartFailedError(f"the shim could not take its place: {text}", number=number)
+    return _not_started(f"the shim could not take its place: {text}", number)

@@ -39,15 +39,18 @@ def look(generation_fd: int) -> Verdict:
         except FieldsDamaged as damaged:
             # The other one may still tell.
             damage = damage or str(damaged)
+    try:
+        identity = layout.read_placed(layout.ID, dir_fd=generation_fd)
+        if identity is not None:
+            return _by_identity(identity, generation_fd)
+    except FieldsDamaged as damaged:
+        damage = str(damaged)
+    holder = layout.lock_holder(layout.GUARD, dir_fd=generation_fd)
+    if holder is not None:
+        return Verdict(ALIVE, "its guard lives", [holder] if holder else [])
     if damage:
         return Verdict(UNKNOWN, f"a record is damaged: {damage}")
-    try:
-        identity = layout.read_record(layout.ID, dir_fd=generation_fd)
-        if identity is None:
-            return Verdict(DEAD, "no shim ever took its place here")
-        return _by_identity(identity, generation_fd)
-    except FieldsDamaged as damaged:
-        return Verdict(UNKNOWN, f"a record is damaged: {damaged}")
+    return Verdict(DEAD, "no shim ever took its place here")
 
 
 def _by_identity(identity: Fields, generation_fd: int) -> Verdict:

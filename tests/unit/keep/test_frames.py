@@ -86,15 +86,47 @@ def folder_fd(tmp_path: Path) -> Iterator[int]:
 def test_a_write_that_is_torn_leaves_the_record_before_it(folder_fd: int, tmp_path: Path) -> None:
     record = layout.Record.create(b"floor", dir_fd=folder_fd)
     record.write({"epoch": 1})
+    before = (tmp_path / "floor").read_bytes()
     record.write({"epoch": 2})
-    newest = max(range(2), key=lambda slot: _slot_counter(tmp_path / "floor", slot))
-    with (tmp_path / "floor").open("r+b") as file:
-        file.seek(newest * layout.SLOT + 50)
-        file.write(b"\xff\xff\xff")
-    found = record.read()
+    after = (tmp_path / "floor").read_bytes()
+    for torn in (10, 45, 50):
+        for slot in (0, 1):
+            at = slot * layout.SLOT
+            (tmp_path / "floor").write_bytes(before[:at] + after[at : at + torn] + before[at + torn :])
+            found = record.read()
+            assert found is not None
+            assert found.integer("epoch") == 1
     os.close(record.fd)
+
+
+def test_damage_to_one_slot_costs_nothing(folder_fd: int, tmp_path: Path) -> None:
+    record = layout.Record.create(b"floor", dir_fd=folder_fd)
+    for epoch in (1, 2, 3):
+        record.write({"epoch": epoch})
+        whole = (tmp_path / "floor").read_bytes()
+        for slot in (0, 1):
+            at = slot * layout.SLOT
+            for harm in (bytes(layout.SLOT), b"\xff" * layout.SLOT):
+                (tmp_path / "floor").write_bytes(whole[:at] + harm + whole[at + layout.SLOT :])
+                found = record.read()
+                assert found is not None
+                assert found.integer("epoch") == epoch
+        (tmp_path / "floor").write_bytes(whole)
+    os.close(record.fd)
+
+
+def test_a_record_that_was_placed_is_there_whole_or_said_to_be_damaged(
+    folder_fd: int, tmp_path: Path
+) -> None:
+    assert layout.read_placed(b"id", dir_fd=folder_fd) is None
+    layout.Record.place(b"id", {"shim_pid": 7}, dir_fd=folder_fd)
+    found = layout.read_placed(b"id", dir_fd=folder_fd)
     assert found is not None
-    assert found.integer("epoch") == 1
+    assert found.integer("shim_pid") == 7
+    for left in (b"", bytes(2 * layout.SLOT), b"?" * 100):
+        (tmp_path / "id").write_bytes(left)
+        with pytest.raises(fields.FieldsDamaged):
+            layout.read_placed(b"id", dir_fd=folder_fd)
 
 
 def test_a_record_file_damaged_in_both_slots_is_not_taken_for_an_empty_one(
@@ -115,8 +147,3 @@ def test_a_new_record_file_is_empty_and_has_its_full_size(folder_fd: int, tmp_pa
     assert (tmp_path / "exit").stat().st_size == 2 * layout.SLOT
     assert (tmp_path / "exit").stat().st_mode & 0o777 == 0o600
     os.close(record.fd)
-
-
-def _slot_counter(path: Path, slot: int) -> int:
-    found = frames.decode(path.read_bytes()[slot * layout.SLOT : (slot + 1) * layout.SLOT])
-    return found[0].seq if found else 0
