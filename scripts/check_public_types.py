@@ -12,7 +12,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-PUBLIC_MODULES = ("outlast", "outlast.agents", "outlast.errors", "outlast.testing")
+PUBLIC_MODULES = (
+    "outlast",
+    "outlast.agents",
+    "outlast.errors",
+    "outlast.testing",
+    "outlast.testing.store_conformance",
+)
 
 
 def exported(module: ModuleType) -> set[str]:

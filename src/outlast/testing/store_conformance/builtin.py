@@ -50,7 +50,7 @@ class InMemory(Harness):
         super().__init__()
         self.url = url
         # Without a name each open would be another store.
-        self.tables = tables or MemoryStore.tables_at(url)
+        self.tables: Tables = tables or MemoryStore.tables_at(url)
 
     async def start(self, label: str) -> Store:
         return MemoryStore(self.url, label, self.tables)
