@@ -191,7 +191,7 @@ class MemoryStore:
     # --- catalog ---
 
     async def list(self, query: CatalogQuery = _EVERYTHING) -> list[Listed]:
-        return self._open().list(query)
+        return self._open().list_sessions(query)
 
     async def listed(self, name: str) -> Listed | None:
         return self._open().listed(name)

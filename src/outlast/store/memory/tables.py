@@ -70,8 +70,8 @@ class Tables:
     """One store. Stores in several threads may use it at once."""
 
     def __init__(self) -> None:
-        self.store_id = os.urandom(16).hex()
-        self.folder = Path(tempfile.mkdtemp(prefix="outlast-memory-"))
+        self.store_id: str = os.urandom(16).hex()
+        self.folder: Path = Path(tempfile.mkdtemp(prefix="outlast-memory-"))
         self._lock = threading.RLock()
         self._epoch = 0
         self._entries = 0
@@ -313,7 +313,7 @@ class Tables:
 
     # --- catalog -------------------------------------------------------------------------------
 
-    def list(self, query: CatalogQuery) -> list[Listed]:
+    def list_sessions(self, query: CatalogQuery) -> list[Listed]:
         with self._lock:
             found = [
                 (session.catalog, session)
