@@ -1,8 +1,8 @@
 """Builds that are broken on purpose: the story with one guarantee taken out.
 
 Only this entry can do it: the product has no switch for any of them. Each broken build writes down where it
-departs from the real one, in ROOT/departures: `POINT@N`, a kill at that passage meets the fault, or `now`, it
-has happened. A run that met the fault must be found wrong by the checks.
+departs from the real one, in ROOT/departures: `LEG POINT@N`, a kill at that passage meets the fault, or `now`,
+it has happened. A run that met the fault must be found wrong by the checks.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def departs_at_next(point: str, effect: str = "") -> None:
     folder = faults.requested().partition("passages=")[2].partition(",")[0]
     passed = Path(folder, point)
     nth = (passed.stat().st_size if passed.exists() else 0) + 1
-    departs(f"{point}@{nth} {effect}".strip())
+    departs(f"{Path(folder).name} {point}@{nth} {effect}".strip())
 
 
 def no_fence() -> None:

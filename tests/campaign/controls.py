@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.campaign.broken import CONTROLS
-from tests.campaign.driver import Kill, Run, Schedule, run
+from tests.campaign.driver import LEG, Kill, Run, Schedule, run
 from tests.campaign.schedules import SLEEPERS, spread
 
 MOST = 3
@@ -42,7 +42,7 @@ def schedules(control: str, root: Path, most: int = MOST) -> list[Schedule]:
     if known is not None:
         return [known[nth - 1] for nth in spread(len(known), most)]
     told = run(root, (), control)
-    at = list(dict.fromkeys(departures(told)))
+    at = list(dict.fromkeys(text for leg, text in departures(told) if leg == LEG.format(0)))
     return [_as_schedule(control, at[nth - 1]) for nth in spread(len(at), most)]
 
 
@@ -54,18 +54,19 @@ def _as_schedule(control: str, departure: str) -> Schedule:
     return (Kill(point, int(nth)),)
 
 
-def departures(done: Run) -> list[str]:
-    """Where the broken build of a run departed from the real one."""
+def departures(done: Run) -> list[tuple[str, str]]:
+    """Where the broken build of a run departed from the real one: in which leg, at which passage."""
     file = done.root / "departures"
-    return file.read_text("utf-8").splitlines() if file.exists() else []
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    return [(leg, text) for leg, _, text in (line.partition(" ") for line in lines)]
 
 
 def met(done: Run) -> bool:
     """Whether the fault could show in this run: it happened, or the kill came where it stood open."""
-    said = departures(done)
-    kills = done.schedule[: done.killed]
-    at = {f"{kill.point}@{kill.nth}" + (f" {kill.awaits}" if kill.awaits else "") for kill in kills}
-    return "now" in said or bool(at & set(said)) or bool(done.trespassed)
+    said = set(departures(done))
+    kills = enumerate(done.schedule[: done.killed])
+    at = {(LEG.format(leg), f"{kill.point}@{kill.nth} {kill.awaits}".strip()) for leg, kill in kills}
+    return ("now", "") in said or bool(at & said) or bool(done.trespassed)
 
 
 NAMES: Mapping[str, str] = {name: (build.__doc__ or "").strip() for name, build in CONTROLS.items()}

@@ -22,6 +22,8 @@ from outlast.store.url import sqlite_url
 
 TESTS = Path(__file__).parents[2]
 """Where the story's processes find `tests`."""
+LEG = "passages-{}"
+"""Folder in which the passages up to a kill are counted, by the number of the kill."""
 BRIEFLY = "6"
 """Seconds for a step of a broken build: many of them never come about."""
 AWHILE = 1.5
@@ -94,7 +96,7 @@ def run(root: Path, schedule: Schedule = (), control: str | None = None) -> Run:
 
 def _leg(done: Run, number: int, kill: Kill | None, control: str | None) -> bool:
     """Processes up to this kill, or to the end of the story; False when that has come."""
-    counted = done.root / f"passages-{number}"
+    counted = done.root / LEG.format(number)
     counted.mkdir()
     plan = f"passages={counted}"
     if kill is not None:
