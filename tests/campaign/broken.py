@@ -1,8 +1,8 @@
 """Builds that are broken on purpose: the story with one guarantee taken out.
 
 Only this entry can do it: the product has no switch for any of them. Each broken build writes down where it
-departs from the real one, in ROOT/departures: `LEG POINT@N`, a kill at that passage meets the fault, or `now`,
-it has happened. A run that met the fault must be found wrong by the checks.
+departs from the real one, in ROOT/departures: `LEG POINT@N`, a kill at that passage meets the fault, or
+`now`, it has happened. A run that met the fault must be found wrong by the checks.
 """
 
 from __future__ import annotations
