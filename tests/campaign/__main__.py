@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import shutil
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 import msgspec
 from tests.campaign import controls
 from tests.campaign.campaign import Campaign, Figures
+from tests.campaign.census import points
 from tests.campaign.checks import judge
 from tests.campaign.driver import Kill, Schedule, named, run
 
@@ -37,6 +39,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--kill",
         action="append",
+        type=kill_of,
+        default=[],
         metavar="POINT[@N][+all|+asleep]",
         help="run this schedule alone; again for a kill after the first one's restart",
     )
@@ -45,13 +49,23 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def kill_of(text: str) -> Kill:
+    """Raises ValueError for a point that is not in the code, and for what is no number or victim."""
+    place, _, victims = text.partition("+")
+    point, _, nth = place.partition("@")
+    if point not in points():
+        alike = difflib.get_close_matches(point, points())
+        raise argparse.ArgumentTypeError(
+            f"the code has no point {point}; perhaps {', '.join(alike) or 'none'}"
+        )
+    match victims:
+        case "" | "all" | "asleep":
+            return Kill(point, int(nth or 1), victims or "process")
+    raise argparse.ArgumentTypeError(f"+{victims} is neither +all nor +asleep")
+
+
 def schedule_of(texts: list[str]) -> Schedule:
-    kills = []
-    for text in texts:
-        place, _, victims = text.partition("+")
-        point, _, nth = place.partition("@")
-        kills.append(Kill(point, int(nth or 1), victims or "process"))  # type: ignore[arg-type]
-    return tuple(kills)
+    return tuple(map(kill_of, texts))
 
 
 def one(root: Path, schedule: Schedule, control: str | None) -> int:
@@ -70,11 +84,13 @@ def table(figures: Figures) -> str:
 
 def main() -> int:
     asked = arguments()
+    if asked.keep is not None and asked.keep.exists():
+        sys.exit(f"{asked.keep} is there already: name a new folder")
     root = asked.keep or Path(tempfile.mkdtemp(prefix="campaign-"))
     wrong = False
     try:
         if asked.kill or asked.control:
-            wrong = bool(one(root, schedule_of(asked.kill or []), asked.control))
+            wrong = bool(one(root, tuple(asked.kill), asked.control))
             return int(wrong)
         findings = Campaign(root, asked.workers).run(every=asked.every)
         print(table(findings.figures))
