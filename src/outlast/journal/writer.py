@@ -287,6 +287,10 @@ _WHY: Mapping[LossReason, tuple[str, str]] = {
     "agent_taken": ("another process has its agent", "`outlast show` names its owner"),
     "released": ("it gave it back", "acquire it again"),
     "closed": ("it closed the store", "open the store again, or keep it open for as long as you use it"),
+    "outdated": (
+        "a newer outlast has brought the store up to date",
+        "go on with that one: `outlast resume`",
+    ),
     "writer_ended": (
         "it can write no more to the store",
         "end this process, look at the disk, then `outlast resume` it",

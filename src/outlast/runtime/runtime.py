@@ -231,8 +231,8 @@ class Runtime:
         if actor is not None and actor.ended.is_set():
             del self._actors[session]
             # Another owner of the session runs it on; one that has the agent alone does not.
-            replaced = isinstance(actor.failure, OwnershipError)
-            if actor.failure is not None and (not replaced or actor.journal.lease.reason == "agent_taken"):
+            replaced = isinstance(actor.failure, OwnershipError) and actor.journal.lease.reason == "fenced"
+            if actor.failure is not None and not replaced:
                 self._failures.setdefault(session, actor.failure)
             return None
         return actor

@@ -63,10 +63,10 @@ class Holder:
     """For people: host, pid and command."""
 
 
-LossReason = Literal["fenced", "agent_taken", "released", "closed", "writer_ended"]
+LossReason = Literal["fenced", "agent_taken", "released", "closed", "writer_ended", "outdated"]
 """`fenced`: another owner, or this process was declared dead. `agent_taken`: the agent's shim serves another
 owner. `released`, `closed`: this process gave it back, or closed the store. `writer_ended`: this process can
-write no more."""
+write no more. `outdated`: a newer outlast has brought the store up to date."""
 
 
 class Lease(Protocol):

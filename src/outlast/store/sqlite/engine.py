@@ -21,7 +21,14 @@ from pathlib import Path
 import apsw
 
 from outlast import clock
-from outlast.errors import AmbiguousAppendError, IntegrityError, OutlastError, StoreError, StoreFullError
+from outlast.errors import (
+    AmbiguousAppendError,
+    IntegrityError,
+    OutlastError,
+    SchemaError,
+    StoreError,
+    StoreFullError,
+)
 from outlast.faults import point
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import extended_code, full, is_full, require_safe_sqlite, translated
@@ -87,6 +94,8 @@ class Engine:
         self._cursor = self._connection.cursor()
         self._cache = Cache()
         self._latched = False
+        self.outdated: SchemaError | None = None
+        """That a newer outlast has migrated the store meanwhile: nothing of ours may be in it any more."""
         self.epoch = int(self._connection.execute("SELECT epoch FROM store").get)
 
     def _open(self, layout: Layout, undo: ExitStack) -> None:
@@ -157,7 +166,7 @@ class Engine:
 
     def _whole_or_one_by_one(self, group: Sequence[Operation]) -> tuple[list[object], Effects]:
         if self._latched:
-            return _for_each(group, _stopped()), Effects()
+            return _for_each(group, self.outdated or _stopped()), Effects()
         try:
             return self._transact(group)
         except _UnsettledError as error:
@@ -165,6 +174,8 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - nothing is committed, whatever it was
             failure = self._failure(error)
             self._roll_back()
+            if isinstance(failure, SchemaError):
+                self._latched, self.outdated = True, failure
             if len(group) == 1 or not (_is_ones_own(error) or _lacks_space_for_a_cache(failure, group)):
                 return _for_each(group, failure), Effects()
         # One operation brought something that cannot be stored. It must not take the others with it.
@@ -180,6 +191,8 @@ class Engine:
         cursor = self._cursor
         cursor.execute("BEGIN IMMEDIATE")
         version = cursor.execute("PRAGMA data_version").get
+        if version != self._cache.version:
+            schema.require_known(self._connection)
         self._cache.refresh(version)
         nodes = self._settings.layout.nodes
         txn = Transaction(cursor, self._cache, self._settings.node, nodes, self.witness)
@@ -350,14 +363,15 @@ def _merge(into: Effects, effects: Effects) -> None:
 
 def _for_each(group: Sequence[Operation], error: OutlastError) -> list[object]:
     """The error for each caller: one of its own, for whoever raises it adds to it."""
-    return [_twin(error) for _ in group]
+    return [twin(error) for _ in group]
 
 
-def _twin(error: OutlastError) -> OutlastError:
-    twin = type(error).__new__(type(error), *error.args)
-    twin.__dict__.update(error.__dict__)
-    twin.__cause__ = error.__cause__
-    return twin
+def twin(error: OutlastError) -> OutlastError:
+    """The same error once more."""
+    other = type(error).__new__(type(error), *error.args)
+    other.__dict__.update(error.__dict__)
+    other.__cause__ = error.__cause__
+    return other
 
 
 @contextmanager

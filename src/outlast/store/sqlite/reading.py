@@ -131,12 +131,21 @@ class Reader:
         except UnicodeEncodeError as error:
             raise InputError("a lone surrogate is no text that a store can hold or find") from error
 
-    def _all(self, sql: str, values: tuple[Value, ...] = ()) -> list[tuple[Value, ...]]:
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Nothing of an answer is believed once a newer outlast may have changed what the tables hold."""
         with self._errors():
+            try:
+                yield
+            finally:
+                schema.require_known(self._connection)
+
+    def _all(self, sql: str, values: tuple[Value, ...] = ()) -> list[tuple[Value, ...]]:
+        with self._asking():
             return cast("list[tuple[Value, ...]]", self._connection.execute(sql, values).fetchall())
 
     def _one(self, sql: str, values: tuple[Value, ...] = ()) -> tuple[Value, ...] | None:
-        with self._errors():
+        with self._asking():
             return cast("tuple[Value, ...] | None", self._connection.execute(sql, values).fetchone())
 
     def _session(self, name: str) -> int | None:
@@ -151,7 +160,7 @@ class Reader:
             return []
         rows: list[Row] = []
         size = 0
-        with self._errors():
+        with self._asking():
             try:
                 for values in self._connection.execute(SELECT_PAGE, (s, after, after + limit)):
                     rows.append(row_of(values))

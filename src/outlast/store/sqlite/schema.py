@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import apsw
 
-from outlast.errors import SchemaError
+from outlast.errors import SchemaError, StoreBusyError
 from outlast.faults import point
 from outlast.store.sqlite.connection import PAGE_SIZE, connect_reader, connect_writer, translated
+from outlast.store.sqlite.incarnation import Node, alive
 from outlast.store.sqlite.layout import Layout
 
 APPLICATION_ID = 0x6F75746C  # "outl"
@@ -69,6 +71,13 @@ _VERSION_3 = "ALTER TABLE store ADD COLUMN backup_at INTEGER"
 _VERSION_4 = "CREATE INDEX blob_by_digest ON blob (digest)"
 
 
+SELECT_OWNERS = (
+    "SELECT DISTINCT node.id, pid, start_ticks, boot_id, pid_ns, label FROM lease"
+    " JOIN node ON node.id = lease.node WHERE lease.node IS NOT NULL"
+)
+"""Good for every version from 1 on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Migration:
     """From the version below to `version`."""
@@ -107,6 +116,18 @@ def version_of(connection: apsw.Connection) -> int:
             hint="it was not touched; use the newer outlast",
         )
     return version
+
+
+def require_known(connection: apsw.Connection) -> None:
+    """Raises SchemaError once a newer outlast has brought the store up to date while it was open here. Cheap:
+    for every transaction that follows on somebody else's, and every read."""
+    version = connection.execute("PRAGMA user_version").get
+    if version > VERSION:
+        raise SchemaError(
+            f"a newer outlast has brought {connection.filename} up to date meanwhile, to schema version"
+            f" {version}; this one knows {VERSION}, and can use it no more",
+            hint="nothing that was acknowledged is lost; go on with the newer outlast: `outlast resume`",
+        )
 
 
 class NotMadeError(SchemaError):
@@ -156,7 +177,7 @@ def make_current(layout: Layout, busy_seconds: float, at: int) -> None:
             connection.pragma("page_size", PAGE_SIZE)
         connection.pragma("journal_mode", "wal")
         if version < VERSION:
-            migrate(connection, version, at)
+            migrate(connection, version, at, layout.nodes)
         connection.close()
 
 
@@ -188,10 +209,13 @@ def writing(layout: Layout, busy_seconds: float) -> Iterator[apsw.Connection]:
         raise
 
 
-def migrate(connection: apsw.Connection, version: int, at: int) -> None:
-    """All missing steps in one transaction."""
+def migrate(connection: apsw.Connection, version: int, at: int, nodes: Path | None = None) -> None:
+    """All missing steps in one transaction. Raises StoreBusyError where an older outlast that lives owns a
+    session of it, by its lock in the folder `nodes`."""
     connection.execute("BEGIN IMMEDIATE")
     try:
+        if version and nodes is not None:
+            _refuse_while_owned(connection, nodes)
         if version == 0:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(_VERSIONS)
@@ -202,6 +226,8 @@ def migrate(connection: apsw.Connection, version: int, at: int) -> None:
         if version == 0:
             identity = os.urandom(16).hex()
             connection.execute("INSERT INTO store (one, id, epoch, barrier) VALUES (1, ?, 0, 0)", (identity,))
+        # What `require_known` looks at: in the first page, which every transaction has read.
+        connection.execute(f"PRAGMA user_version = {VERSION}")
         point("store.schema.before_commit")
         connection.execute("COMMIT")
         point("store.schema.after_commit")
@@ -209,3 +235,15 @@ def migrate(connection: apsw.Connection, version: int, at: int) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _refuse_while_owned(connection: apsw.Connection, nodes: Path) -> None:
+    """Whoever owns a session of a store of an older version is older too: it would lose it in mid turn."""
+    for row in connection.execute(SELECT_OWNERS).fetchall():
+        node = Node(*row)
+        if alive(nodes, node):
+            raise StoreBusyError(
+                f"{connection.filename} cannot be brought up to date: {node.label}, of an older outlast,"
+                " still works with it",
+                hint="wait until it has ended, or end it: agents live on, `outlast resume` goes on with them",
+            )

@@ -38,7 +38,7 @@ from outlast.store.contract import (
 from outlast.store.sqlite.blobs import Blobs
 from outlast.store.sqlite.collection import COLLECTION, Collect, in_batches, unneeded
 from outlast.store.sqlite.doorbell import Doorbell
-from outlast.store.sqlite.engine import Engine, Settings
+from outlast.store.sqlite.engine import Engine, Settings, twin
 from outlast.store.sqlite.incarnation import Incarnation, this_process
 from outlast.store.sqlite.layout import Layout
 from outlast.store.sqlite.mending import CutJournal, Mending
@@ -344,6 +344,8 @@ class SqliteStore:
             raise refusals.forked()
         if self._closed:
             raise refusals.closed()
+        if writing and self._parts.engine.outdated is not None:
+            raise twin(self._parts.engine.outdated)
         if writing and self.read_only:
             raise StoreError(
                 f"the store {self._layout.database} is a backup that was put back, or older than what this"
@@ -365,7 +367,10 @@ class SqliteStore:
             self._ended()
 
     def _ended(self) -> None:
-        self._lose_all("writer_ended")
+        if self._parts.engine.outdated is None:
+            self._lose_all("writer_ended")
+        else:
+            self._lose_all("outdated")
 
     def _stirred(self) -> None:
         """Somebody has written, maybe we ourselves: were we declared dead?"""
