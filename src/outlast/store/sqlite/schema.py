@@ -240,7 +240,7 @@ def migrate(connection: apsw.Connection, version: int, at: int, nodes: Path | No
 def _refuse_while_owned(connection: apsw.Connection, nodes: Path) -> None:
     """Whoever owns a session of a store of an older version is older too: it would lose it in mid turn."""
     for row in connection.execute(SELECT_OWNERS).fetchall():
-        node = Node(*row)
+        node = Node(*row)  # type: ignore[arg-type]
         if alive(nodes, node):
             raise StoreBusyError(
                 f"{connection.filename} cannot be brought up to date: {node.label}, of an older outlast,"
