@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +19,7 @@ from outlast.errors import (
     UsageError,
 )
 from outlast.faults import point
+from outlast.hold import Hold
 from outlast.ids import UUID7_RANDOM, uuid7
 from outlast.journal.loading import Loaded, load
 from outlast.journal.reader import ENVELOPE, read_records
@@ -34,8 +34,6 @@ from outlast.store.contract import Append, Lease, LossReason, Row, Settlement, S
 
 _FIRST_RETRY = 0.02
 _LONGEST_RETRY = 2.0
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +64,6 @@ class Blobs(NamedTuple):
 
 
 NO_BLOBS = Blobs((), 0)
-
-
-class Hold:
-    """Keeps a caller at what must be known to its end. A cancellation meanwhile is for afterwards."""
-
-    def __init__(self) -> None:
-        self._cancelled: asyncio.CancelledError | None = None
-
-    async def until_done(self, work: Awaitable[T]) -> T:
-        """Its result, whatever happens to the caller. Raises what it raises."""
-        future = asyncio.ensure_future(work)
-        # Not the future itself is awaited: a cancelled task cancels that.
-        while not future.done():
-            ended = future.get_loop().create_future()
-            future.add_done_callback(partial(_tell, ended))
-            try:
-                await ended
-            except asyncio.CancelledError as error:
-                self._cancelled = error
-        return future.result()
-
-    def let_go(self, failure: Exception | None = None) -> None:
-        """Raises the cancellation, if there was one, with `failure` as its cause."""
-        if self._cancelled is not None:
-            raise self._cancelled from failure
-
-
-def _tell(ended: asyncio.Future[None], _: asyncio.Future[Any]) -> None:
-    if not ended.done():
-        ended.set_result(None)
 
 
 class Journal:

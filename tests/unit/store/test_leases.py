@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 
 import pytest
-from tests.support.stores import PATIENCE, append
+from tests.support.stores import PATIENCE, append, in_time
 
 from outlast.errors import FencedError, LeaseHeldError
 from outlast.store.contract import AcquireOptions, Store
@@ -107,4 +109,22 @@ async def test_an_acquire_that_is_cancelled_on_its_way_keeps_nobody_out(store: S
     taking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await taking
+    assert (await store.acquire("s")).name == "s"
+
+
+async def test_an_acquire_that_is_cancelled_twice_while_the_store_is_locked_keeps_nobody_out(
+    store: Store,
+) -> None:
+    turn = os.open(store.folder / "turn", os.O_RDWR)
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    taking = asyncio.create_task(store.acquire("s"))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        taking.cancel()
+        await asyncio.sleep(0)
+        assert not taking.done()  # what becomes of the lease is not known yet
+    os.close(turn)
+    with pytest.raises(asyncio.CancelledError):
+        await in_time(taking)
+    assert await store.holder("s") is None
     assert (await store.acquire("s")).name == "s"

@@ -15,6 +15,7 @@ from typing import cast
 from outlast import clock
 from outlast.errors import FencedError, LeaseHeldError, OutlastError, StoreError
 from outlast.faults import point
+from outlast.hold import Hold
 from outlast.store import refusals
 from outlast.store.contract import (
     DAY,
@@ -78,7 +79,6 @@ class SqliteLease:
         self.lost = asyncio.Event()
         self.reason: LossReason | None = None
         self._give_back = give_back
-        self._released = False
 
     def lose(self, reason: LossReason) -> None:
         self.reason = self.reason or reason
@@ -87,9 +87,8 @@ class SqliteLease:
     async def release(self) -> None:
         """Give it back. Raises StoreError when that cannot be stored; the lease is then still held, until
         the store is closed or the process ends."""
-        if not self.lost.is_set() and not self._released:
+        if not self.lost.is_set() and self.reason is None:
             await self._give_back(self)
-            self._released = True
             self.reason = "released"
 
 
@@ -219,15 +218,17 @@ class SqliteStore:
             parts.incarnation.begin()
         witness, me = parts.engine.witness, parts.incarnation.node
         operation = Acquire(name, me, witness, parts.registered, damaged, evicted)
-        future = asyncio.ensure_future(self._granted(parts, operation))
+        hold = Hold()
         try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            # A lease that nobody holds would keep everybody out for the life of this process.
-            lease = await _outcome_of(future)
-            if lease is not None:
-                await lease.release()
+            lease = await hold.until_done(self._granted(parts, operation))
+            if hold.cancelled:
+                # A lease that nobody holds would keep everybody out for the life of this process.
+                await hold.until_done(lease.release())
+        except OutlastError as failure:
+            hold.let_go(failure)
             raise
+        hold.let_go()
+        return lease
 
     async def _granted(self, parts: _Parts, operation: Acquire) -> SqliteLease:
         epoch = cast(int, await self._submit(operation))
@@ -391,10 +392,3 @@ class SqliteStore:
     def _lose_all(self, reason: LossReason) -> None:
         for epoch in list(self._parts.leases):
             self._lose(epoch, reason)
-
-
-async def _outcome_of(future: asyncio.Future[SqliteLease]) -> SqliteLease | None:
-    try:
-        return await future
-    except OutlastError:
-        return None

@@ -100,10 +100,15 @@ class Child:
         return msgspec.msgpack.decode(found, type=asked.gives)
 
     async def _call_off(self, number: int, answer: asyncio.Future[msgspec.Raw], method: str) -> None:
-        """The other side ends the call as this side was told to; nobody keeps a lease that it brought."""
+        """The other side ends the call as this side was told to; nobody keeps a lease that it brought, also
+        not one that comes when this wait was cancelled in its turn."""
         self.tell(0, "cancel", msgspec.Raw(wire.encode((number,))))
+        if method == "acquire":
+            answer.add_done_callback(self._give_back)
         await asyncio.wait((answer,))
-        if method == "acquire" and answer.exception() is None:
+
+    def _give_back(self, answer: asyncio.Future[msgspec.Raw]) -> None:
+        if not answer.cancelled() and answer.exception() is None:
             self.tell(0, "release", msgspec.Raw(wire.encode((msgspec.msgpack.decode(answer.result()),))))
 
     def tell(self, number: int, method: str, given: msgspec.Raw) -> None:

@@ -117,6 +117,23 @@ async def an_acquire_that_is_called_off_keeps_nobody_out(harness: Harness) -> No
 
 
 @SUBJECT.check
+async def an_acquire_that_is_called_off_again_and_again_keeps_nobody_out(harness: Harness) -> None:
+    store = await harness.open()
+    for times in range(2, 6):
+        name = harness.name()
+        taking = asyncio.create_task(store.acquire(name))
+        for _ in range(times):
+            await asyncio.sleep(0)
+            taking.cancel()
+        await asyncio.wait((taking,))
+        if not taking.cancelled():  # it was quicker
+            await taking.result().release()
+        # What it had under way may still be given back.
+        lease = await store.acquire(name, AcquireOptions(wait=PATIENCE))
+        holds(lease.name == name, "it can be owned")
+
+
+@SUBJECT.check
 async def a_closed_incarnation_frees_all_that_it_owned(harness: Harness) -> None:
     one, two = await harness.open(), await harness.open()
     names = [harness.name() for _ in range(3)]
