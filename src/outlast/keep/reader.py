@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -289,8 +289,27 @@ class _Message:
 
 
 def _segment(file: BinaryIO, base: int, position: int) -> Iterator[tuple[Frame, int]]:
-    """Whole frames of one segment file, from the spool offset `position`."""
-    buffer, start, more, reason = b"", position, b"?", "its length is damaged"
+    """Whole frames of one segment file, from the spool offset `position`, up to its present end.
+
+    A living shim writes meanwhile, and takes back what its disk did not take: only what looks damaged twice,
+    the same bytes in the same place, is damaged.
+    """
+    suspect: tuple[int, bytes] | None = None
+    while True:
+        start, rest, reason = yield from _whole_frames(file, base, position)
+        if not rest or is_torn(rest, this_boot=_written_in_this_boot(file)):
+            return
+        if suspect is not None and suspect[0] == start and rest.startswith(suspect[1]):
+            raise SpoolCorruptError(f"the spool is damaged at {start}: {reason}", offset=start, reason=reason)
+        position, suspect = start, (start, rest)
+
+
+def _whole_frames(
+    file: BinaryIO, base: int, position: int
+) -> Generator[tuple[Frame, int], None, tuple[int, bytes, str]]:
+    """The frames from `position` on; at last where they end, what comes after them and, should that be
+    damaged, why."""
+    buffer, start, more = b"", position, b"?"
     file.seek(position - base)
     while more:
         more = file.read(frames.MAX_PAYLOAD)
@@ -304,11 +323,10 @@ def _segment(file: BinaryIO, base: int, position: int) -> Iterator[tuple[Frame, 
                 yield found[0], start + used
                 used = found[1]
         except FrameDamaged as damage:
-            reason, more = damage.reason, b""
+            return start + used, buffer[used:] + file.read(), damage.reason
         buffer, start = buffer[used:], start + used
-    rest = buffer + file.read()
-    if rest and not is_torn(rest, this_boot=_written_in_this_boot(file)):
-        raise SpoolCorruptError(f"the spool is damaged at {start}: {reason}", offset=start, reason=reason)
+    # What comes after this end of file is for the next look: it need not be the end of a frame.
+    return start, buffer, "its length is damaged"
 
 
 def _written_in_this_boot(file: BinaryIO) -> bool:
