@@ -113,8 +113,8 @@ def test_what_was_written_over_while_it_was_read_is_read_again(generation: Gener
                 spool.append(frames.OUTPUT, b"y" * 400)
             return got or b""
 
-    with Replaced(path, "rb") as file:
-        found = [frame.payload for frame, _ in reader._segment(file, 0, 0)]
+    with Replaced(path, "rb") as segment:
+        found = [frame.payload for frame, _ in reader._segment(segment, 0, 0)]
     assert found[1:] == [b"one", b"y" * 400]
 
 
