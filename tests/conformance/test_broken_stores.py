@@ -140,6 +140,24 @@ class KeepsTheDead(Broken):
         """Nobody notices."""
 
 
+class TellsNobodyOfADeath(Broken):
+    """Who waits for what a dead one owned waits to the end."""
+
+    subject = "leases"
+
+    def vanish(self, incarnation: str) -> None:
+        self._living.pop(incarnation, None)
+
+
+class TellsNobodyOfARelease(Broken):
+    subject = "leases"
+
+    def release(self, name: str, epoch: int, incarnation: str) -> None:
+        session = self._session(name)
+        if (session.epoch, session.owner) == (epoch, incarnation):
+            session.owner = None
+
+
 class FencesNobody(Broken):
     """An append is not asked for its lease."""
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.stores import admit, append, in_time
 import outlast
 from outlast.agents import Command
 from outlast.errors import ForkedError, LeaseHeldError
+from outlast.store.contract import AcquireOptions
 from outlast.store.memory.store import MemoryStore
 from outlast.store.url import open_store
 from outlast.testing import agents
@@ -109,3 +111,28 @@ async def test_a_turn_runs_in_memory_and_a_second_runtime_takes_it_over(tmp_path
     assert isinstance(store, MemoryStore)
     assert (await store.listed("s")) is not None
     await store.acquire("s")
+
+
+async def test_a_name_that_was_waited_for_is_kept_by_nobody() -> None:
+    class Name(str):
+        """A text that can be referred to weakly."""
+
+    store, name = await open_store("memory://"), Name("s")
+    kept = weakref.ref(name)
+    with store.changes(name), store.changes(name):
+        pass
+    del name
+    gc.collect()
+    assert kept() is None
+
+
+async def test_whoever_waits_for_a_lease_has_it_as_soon_as_its_owner_vanishes() -> None:
+    tables = MemoryStore.tables_at("memory://")
+    dying, store = (MemoryStore("memory://", label, tables) for label in ("dying", "waiting"))
+    lease = await dying.acquire("s")
+    waiting = asyncio.create_task(store.acquire("s", AcquireOptions(wait=3600)))
+    await asyncio.sleep(0)
+    with pytest.raises(LeaseHeldError):
+        await store.acquire("s")  # by then the one that waits was refused, too
+    dying.vanish()
+    assert (await in_time(waiting)).epoch > lease.epoch

@@ -122,7 +122,10 @@ class MemoryStore:
         try:
             yield event
         finally:
-            self._waiters[name].discard(event)
+            group = self._waiters[name]
+            group.discard(event)
+            if not group:
+                del self._waiters[name]
 
     def changes(self, name: str | None = None) -> AbstractContextManager[asyncio.Event]:
         self._open()
@@ -207,7 +210,8 @@ class MemoryStore:
             self._end()
 
     def vanish(self) -> None:
-        """For tests: end as a killed process does. Nothing is given back, and nobody is told."""
+        """For tests: end as a killed process does. Nothing is given back; who waits for what it owned notices
+        the death."""
         self.tables.vanish(self.incarnation)
         self._end()
 

@@ -100,9 +100,12 @@ class Tables:
             self._free(incarnation)
 
     def vanish(self, incarnation: str) -> None:
-        """It lives no more, and gave nothing back."""
+        """It lives no more, and gave nothing back. What it owned can be had from now on."""
         with self._lock:
-            self._living.pop(incarnation, None)
+            if self._living.pop(incarnation, None) is not None:
+                for name, session in self._sessions.items():
+                    if session.owner == incarnation:
+                        self._ring(name)
 
     def is_dead(self, incarnation: str) -> bool:
         """Whether another one has declared it dead."""

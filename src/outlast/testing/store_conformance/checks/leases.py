@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from outlast.errors import FencedError, LeaseHeldError
-from outlast.store.contract import AcquireOptions, Lease
+from outlast.store.contract import AcquireOptions, Lease, Store
 from outlast.testing.store_conformance.check import Subject
 from outlast.testing.store_conformance.expect import PATIENCE, begun, equal, holds, refused, soon
 from outlast.testing.store_conformance.harness import Harness
@@ -90,7 +90,7 @@ async def whoever_waits_gets_the_lease_when_it_is_given_back(harness: Harness) -
     one, two, name = await harness.open(), await harness.open(), harness.name()
     lease = await one.acquire(name)
     async with begun(two.acquire(name, AcquireOptions(wait=PATIENCE))) as waiting:
-        await asyncio.sleep(0)
+        await _until_refused(two, name)
         await lease.release()
         holds((await soon(waiting, "the waiter owns it")).epoch > lease.epoch, "the epoch has risen")
 
@@ -179,7 +179,7 @@ async def whoever_waits_succeeds_an_owner_that_dies(harness: Harness) -> None:
     dying, store, name = await harness.open("dying"), await harness.open(), harness.name()
     lease = await dying.acquire(name)
     async with begun(store.acquire(name, AcquireOptions(wait=PATIENCE))) as waiting:
-        await asyncio.sleep(0)
+        await _until_refused(store, name)
         await harness.kill(dying)
         holds((await soon(waiting, "the waiter owns it")).epoch > lease.epoch, "the epoch has risen")
 
@@ -192,6 +192,14 @@ async def what_was_acknowledged_survives_its_writer(harness: Harness) -> None:
         found = await seqs(store, name)
         holds(len(found) in (acknowledged, acknowledged + 1), f"{acknowledged} or one more: {len(found)}")
         equal(await append(store, await store.acquire(name)), len(found) + 1, "the successor's tip")
+
+
+async def _until_refused(store: Store, name: str) -> None:
+    """Whoever began to acquire `name` in this store before was refused by now, and waits: a store serves its
+    callers in order."""
+    await asyncio.sleep(0)
+    with refused(LeaseHeldError, "a lease that another one holds"):
+        await store.acquire(name)
 
 
 async def _written_until_killed(harness: Harness, name: str, rounds: int) -> int:
