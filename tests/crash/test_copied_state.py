@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
+import apsw
 import pytest
 from tests.support.place import Place
 from tests.support.processes import Child, until
@@ -113,6 +115,26 @@ def test_a_copy_of_the_database_alone_knows_that_its_agent_is_elsewhere(place: P
     place.state = original
     place.go()
     assert place.call("resume", "job", "--json").outcomes == ["done"]
+    place.assert_effects_once("one")
+
+
+@pytest.mark.parametrize("with_folders", [True, False])
+def test_a_repair_in_a_copy_leaves_the_originals_agent_alone(place: Place, *, with_folders: bool) -> None:
+    original, run = place.state, at_work(place)
+    place.state = copied(place, "-a")
+    if not with_folders:
+        shutil.rmtree(place.state / "outlast.d" / "agents")
+    connection = apsw.Connection(str(place.state / "outlast.db"))
+    connection.execute("UPDATE record SET at = at + 1 WHERE seq = (SELECT max(seq) FROM record)")
+    connection.close()
+    repaired = place.call("repair", "job")
+    assert repaired.status == 0, repaired
+    assert place.call("verify", "job").status == 0
+
+    place.state = original
+    assert run.running
+    place.go()
+    assert run.wait().outcomes == ["done"]
     place.assert_effects_once("one")
 
 

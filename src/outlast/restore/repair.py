@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from outlast.clock import monotonic
 from outlast.errors import IntegrityError, InvalidRecordError, UnsupportedRecordError
-from outlast.ids import derived_id
 from outlast.journal import Journal, Loaded
 from outlast.journal.integrity import Fault, Look, Verified, verify
 from outlast.keep import AgentFolder, Claim, FolderLockHeldError, raise_floor
@@ -34,6 +32,7 @@ from outlast.state.catalog import catalog_entry
 from outlast.state.model import State
 from outlast.store.contract import AcquireOptions, Cut, Entry, Lease, Mendable, Settlement
 from outlast.turns import launch
+from outlast.turns.hosting import agent_folder
 from outlast.turns.requests import InputRequest, decode
 
 
@@ -237,12 +236,9 @@ async def _end_agents(store: Mendable, state: State, lease: Lease) -> None:
     """No agent of the session lives after this, also none that only the lost records knew."""
     claim = Claim(store.store_id, state.lineage, lease.epoch, store.incarnation)
     for loop in state.loops.values():
-        folders = {store.folder.absolute() / "agents" / derived_id(store.store_id, state.session, loop.loop)}
-        if loop.attempt is not None:
-            folders.add(Path(loop.attempt.folder))
-        for path in sorted(folders):
-            if path.is_dir():
-                await _end_agent(AgentFolder(path), claim)
+        folder = agent_folder(store.folder / "agents", store.store_id, state.session, loop.loop)
+        if folder.path.is_dir():
+            await _end_agent(folder, claim)
 
 
 async def _end_agent(folder: AgentFolder, claim: Claim) -> None:

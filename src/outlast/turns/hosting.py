@@ -30,7 +30,13 @@ class Hosting:
 
     def folder(self, loop: str) -> AgentFolder:
         """The folder of a loop's agent; recorded with each attempt."""
-        return AgentFolder((self.folders / derived_id(self.claim.store_id, self.session, loop)).absolute())
+        return agent_folder(self.folders, self.claim.store_id, self.session, loop)
+
+
+def agent_folder(folders: Path, store_id: str, session: str, loop: str) -> AgentFolder:
+    """The folder of a loop's agent among the agent `folders` of its store. What an attempt recorded is for
+    people: in a copied store it is the original's."""
+    return AgentFolder((folders / derived_id(store_id, session, loop)).absolute())
 
 
 def fold_context(hosting: Hosting, loop: Loop) -> FoldContext:
