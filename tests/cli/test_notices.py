@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import pkgutil
 import warnings
 from collections.abc import Mapping
 
@@ -44,6 +45,31 @@ def test_for_people_it_is_one_line(shell: Shell) -> None:
 
 def test_with_debug_its_traceback_is_shown(shell: Shell) -> None:
     assert "Traceback" in failing(shell, "--debug").err
+
+
+@pytest.mark.parametrize(
+    ("command", "work"),
+    [
+        (("repair", "s"), "outlast.restore.repair.repair"),
+        (("repair", "--database"), "outlast.restore.repair.relist"),
+        (("verify", "s"), "outlast.journal.integrity.verify"),
+        (("doctor",), "outlast.journal.integrity.verify"),
+        (("bench",), "outlast.cli.measuring.measure"),
+    ],
+)
+def test_a_command_that_looks_or_mends_tells_it_in_its_own_form(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], work: str
+) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "one")
+    before = pkgutil.resolve_name(work)
+
+    async def warns(*given: object) -> object:
+        logging.getLogger("outlast").warning("something is odd")
+        return [] if command == ("bench",) else await before(*given)
+
+    monkeypatch.setattr(work, warns)
+    told = [json.loads(line) for line in shell.run(*command, "--json").err.splitlines()]
+    assert {"notice": "outlast: something is odd"} in told
 
 
 def test_warnings_and_the_event_loops_complaints_are_notices_too(

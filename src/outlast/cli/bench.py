@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from pathlib import Path
@@ -11,6 +10,7 @@ import click
 
 from outlast.cli.options import json_option
 from outlast.cli.output import Screen
+from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 
 
@@ -35,7 +35,7 @@ def bench_command(seconds: float, as_json: bool) -> None:
         # What a store leaves in the state folder goes with the rest, in the measuring processes only.
         os.environ["OUTLAST_STATE_DIR"] = folder
         screen.note(f"measuring in {folder}, on {os.cpu_count()} processors")
-        figures = asyncio.run(measure(Path(folder), seconds))
+        figures = run_async(screen, measure(Path(folder), seconds))
     if as_json:
         screen.json_line({figure.key: {"value": figure.value, "unit": figure.unit} for figure in figures})
         return

@@ -12,6 +12,7 @@ from outlast.cli.exits import Exit
 from outlast.cli.findings import Finding, Level, Patient
 from outlast.cli.options import json_option
 from outlast.cli.output import Screen, visible
+from outlast.cli.running import heard
 from outlast.config import Config, load_config
 from outlast.errors import ConfigError, UsageError
 
@@ -48,7 +49,8 @@ def doctor_command(after_restore: bool, as_json: bool) -> int:
         from outlast.store.url import accept_restored
 
         accept_restored(config.store_url)
-    findings = [*broken, *_examine(config)]
+    with heard(screen):
+        findings = [*broken, *_examine(config)]
     faults = any(finding.level == "fault" for finding in findings)
     if as_json:
         screen.json_line(Diagnosis(not faults, config.store_url, findings))

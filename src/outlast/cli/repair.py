@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING, cast
 
@@ -13,6 +12,7 @@ from outlast.cli.contact import open_client
 from outlast.cli.exits import Exit
 from outlast.cli.options import json_option, not_empty
 from outlast.cli.output import Screen, visible
+from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 from outlast.errors import UsageError
 
@@ -68,8 +68,8 @@ def repair_command(session: str | None, database: bool, as_json: bool) -> int:
         raise UsageError("name a session, or give --database", hint="`outlast doctor` says which")
     screen = Screen(os.environ, as_json=as_json)
     if session is None:
-        return _tell_database(screen, _repair_database(loaded_config(screen)))
-    line = asyncio.run(_repair(loaded_config(screen), session))
+        return _tell_database(screen, _repair_database(screen, loaded_config(screen)))
+    line = run_async(screen, _repair(loaded_config(screen), session))
     if as_json:
         screen.json_line(line)
         return Exit.OK
@@ -78,7 +78,7 @@ def repair_command(session: str | None, database: bool, as_json: bool) -> int:
     return Exit.OK
 
 
-def _repair_database(config: Config) -> DatabaseLine:
+def _repair_database(screen: Screen, config: Config) -> DatabaseLine:
     from outlast.clock import now
     from outlast.errors import SessionNotFoundError
     from outlast.store.sqlite.layout import Layout
@@ -89,7 +89,7 @@ def _repair_database(config: Config) -> DatabaseLine:
     if not layout.exists():
         raise SessionNotFoundError(f"there is no store at {layout.database}")
     done = rebuild(layout, now())
-    unlisted = asyncio.run(_relist(config))
+    unlisted = run_async(screen, _relist(config))
     if done is None:
         return DatabaseLine(str(layout.database), repaired=False, unlisted=unlisted)
     lost = dict(done.lost) | ({"nameless sessions": done.nameless} if done.nameless else {})

@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 def run_async(screen: Screen, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`. What the library tells the log meanwhile is told by the screen."""
-    with _heard(screen):
+    with heard(screen):
         return asyncio.run(work)
 
 
 @contextmanager
-def _heard(screen: Screen) -> Iterator[None]:
-    """Nobody configures a log for a command: what is written to it would go to standard error by itself, in
-    whatever form."""
+def heard(screen: Screen) -> Iterator[None]:
+    """Around all that may write to the log. Nobody configures one for a command: what is written to it would
+    go to standard error by itself, in whatever form."""
     notices = _Notices(screen)
     root = logging.getLogger()
     root.addHandler(notices)
