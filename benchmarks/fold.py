@@ -2,15 +2,16 @@
 
     python -m benchmarks.fold
 
-Records per second of processor time of each step alone, of the whole replay out of an SQLite file, and of
-the raw scan and decode of the same file (rows in pages, bodies by msgspec; no chain, no fold).
+Records per second of processor time of each step alone, of the whole replay out of an SQLite file as the
+store lays it down, and of the raw scan and decode of the same records (rows in pages, as they are; bodies by
+msgspec; no chain, no fold).
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from outlast.records.envelope import Draft, Record, Stamp
 from outlast.state.fold import apply
 from outlast.state.model import State
 from outlast.store.contract import Row
-from outlast.store.sqlite.rows import row_of as row_of_values
+from outlast.store.sqlite.packing import Earlier, packed, unpacking
 from outlast.testing.journals import JournalBuilder, bodies
 
 TEXT_BYTES = 300
 SESSION = "0193a2f0-0000-7000-8000-000000000000"
+EARLIER = "SELECT type, loop, turn, body FROM record WHERE s = 1 AND seq = ?"
 
 
 def drafts(count: int, text_bytes: int) -> list[Draft]:
@@ -77,36 +79,40 @@ def fold(records: list[Record]) -> State:
     return state
 
 
-def store(rows: list[Row], path: Path) -> apsw.Connection:
-    """The rows in a file of the shape that the sqlite store has."""
+def store(rows: Iterable[tuple[Any, ...]], path: Path) -> apsw.Connection:
+    """Rows in a file of the shape that the sqlite store has."""
     connection = apsw.Connection(str(path))
     connection.execute(
         "CREATE TABLE record (s INTEGER, seq INTEGER, epoch, id, at, type, v, loop, turn, cause, actor, "
         "cursor, body, chain, UNIQUE (s, seq))"
     )
     with connection:
-        connection.executemany("INSERT INTO record VALUES (1, ?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
+        connection.executemany("INSERT INTO record VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
     return connection
 
 
-def scan(connection: apsw.Connection) -> Iterator[tuple[Any, ...]]:
+def scan(connection: apsw.Connection) -> Iterator[list[tuple[Any, ...]]]:
     after = 0
     query = (
         "SELECT seq, epoch, id, at, type, v, loop, turn, cause, actor, cursor, body, chain FROM record "
         "WHERE s = 1 AND seq > ? AND seq <= ? + 1000 ORDER BY seq"
     )
     while page := connection.execute(query, (after, after)).fetchall():
-        yield from page
+        yield page
         after += 1000
 
 
 def replay(connection: apsw.Connection) -> State:
     state, chain = State(SESSION), b""
-    for values in scan(connection):
-        row = row_of_values(values)
-        chain = chain_of(chain, SESSION, row)
-        assert chain == row.chain
-        apply(state, record_of(row, SESSION))
+    for page in scan(connection):
+        rows: list[Row] = []
+        unpacked = unpacking(rows, lambda seq: connection.execute(EARLIER, (seq,)).fetchone())
+        for values in page:
+            row = unpacked(values)
+            rows.append(row)
+            chain = chain_of(chain, SESSION, row)
+            assert chain == row.chain
+            apply(state, record_of(row, SESSION))
     return state
 
 
@@ -116,8 +122,9 @@ def raw(connection: apsw.Connection) -> None:
         for body in vars(t).values()
         if isinstance(body, type) and issubclass(body, t.Body)
     }
-    for values in scan(connection):
-        decoders[values[4]](values[11])
+    for page in scan(connection):
+        for values in page:
+            decoders[values[4]](values[11])
 
 
 def rates(count: int, rounds: int, work: Callable[[], object]) -> list[float]:
@@ -135,7 +142,9 @@ def measure(options: Options) -> Findings:
     count, rounds = options.pick(50_000, 10_000), options.pick(5, 2)
     rows = rows_of(count, TEXT_BYTES)
     records = [record_of(row, SESSION) for row in rows]
-    connection = store(rows, options.folder / "journal.db")
+    earlier = Earlier(1)
+    connection = store([packed(1, row, earlier) for row in rows], options.folder / "journal.db")
+    plain = store([(1, *row) for row in rows], options.folder / "plain.db")
     found = Findings()
     for key, what, work in (
         ("chain", "verify the chain", lambda: verify(rows)),
@@ -143,9 +152,10 @@ def measure(options: Options) -> Findings:
         ("fold", "fold", lambda: fold(records)),
     ):
         found.add(f"fold.{key}_per_s", f"records: {what}", "/s", rates(count, rounds, work))
-    bare = rates(count, rounds, lambda: raw(connection))
+    bare = rates(count, rounds, lambda: raw(plain))
     whole = rates(count, rounds, lambda: replay(connection))
     connection.close()
+    plain.close()
     found.add("fold.raw_per_s", "records: raw scan and decode", "/s", bare)
     found.add("fold.replay_per_s", "records: full replay (scan, chain, decode, fold)", "/s", whole)
     shares = [ours / limit for ours, limit in zip(whole, bare, strict=True)]

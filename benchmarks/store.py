@@ -31,6 +31,7 @@ from outlast.records.codec import decode_body
 from outlast.store.contract import Append, Lease, Row, Store
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.layout import Layout, prepare
+from outlast.store.sqlite.packing import Earlier, packed
 from outlast.store.sqlite.transaction import INSERT_RECORD
 from outlast.store.url import open_store, sqlite_url
 
@@ -153,7 +154,7 @@ def raw_rows(folder: Path, seconds: float, groups: Callable[[], list[int]]) -> D
         while time.perf_counter() < end:
             batch = []
             for s, many in enumerate(groups()):
-                batch += [(s + 1, *row(seqs[s] + 1 + i, 1)) for i in range(many)]
+                batch += [packed(s + 1, row(seqs[s] + 1 + i, 1), Earlier(1)) for i in range(many)]
                 seqs[s] += many
             begun = time.perf_counter()
             cursor.execute("BEGIN IMMEDIATE")

@@ -11,6 +11,7 @@ that are measured are real ones: an agent under guard and shim, a prompt, an ans
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import resource
 import statistics
 import sys
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
-import msgspec
+from msgspec.structs import replace
 
 from benchmarks.results import Line, Plot
 from benchmarks.running import Findings, Options, run
@@ -28,7 +29,14 @@ from outlast.agents import Command
 from outlast.ids import new_id
 from outlast.journal import Journal, read_records
 from outlast.records.envelope import Draft, Record
-from outlast.records.types import Fence, InputAccepted, TurnStarted
+from outlast.records.types import (
+    Body,
+    Fence,
+    InputAccepted,
+    InputReserved,
+    TurnAttemptStarted,
+    TurnStarted,
+)
 from outlast.runtime.runtime import Runtime
 from outlast.store.contract import Admission, Store
 from outlast.store.url import open_store, sqlite_url
@@ -73,16 +81,58 @@ class Template:
         )
 
     def again(self, turn: str, index: int) -> list[Draft]:
-        """The same turn under another id."""
+        """The turn as the next agent would have run it: another id, another generation with processes of its
+        own, and output that lies behind all that was before."""
+        first = self.drafts[0].cause
         drafts = []
         for draft in self.drafts:
-            body = draft.body
-            if isinstance(body, InputAccepted):
-                body = msgspec.structs.replace(body, request_id=turn)
-            elif isinstance(body, TurnStarted):
-                body = msgspec.structs.replace(body, request_id=turn, index=index)
-            drafts.append(msgspec.structs.replace(draft, body=body, turn=draft.turn and turn))
+            cursor = draft.cursor
+            if cursor is not None:
+                cursor = replace(
+                    cursor,
+                    generation=_generation(index),
+                    frame=cursor.frame + index * self.frames,
+                    stdout=cursor.stdout + index * self.stdout,
+                )
+            cause = turn if draft.cause == first else draft.cause
+            body = _again(draft.body, turn, index)
+            drafts.append(
+                replace(draft, body=body, turn=draft.turn and turn, cause=cause, cursor=cursor, id=None)
+            )
         return drafts
+
+    @property
+    def frames(self) -> int:
+        """Bytes of a spool that the turn takes, about: what it says, and the frames around it."""
+        return self.stdout + HALF
+
+    @property
+    def stdout(self) -> int:
+        return max(draft.cursor.stdout for draft in self.drafts if draft.cursor)
+
+
+def _generation(index: int) -> str:
+    return f"gen-{index:06}"
+
+
+def _again(body: Body, turn: str, index: int) -> Body:
+    match body:
+        case InputAccepted():
+            return replace(body, request_id=turn)
+        case TurnStarted():
+            return replace(body, request_id=turn, index=index)
+        case InputReserved():
+            digest = hashlib.sha256(turn.encode()).hexdigest()
+            return replace(body, key=turn, generation=_generation(index), digest=digest)
+        case TurnAttemptStarted():
+            processes = [
+                replace(
+                    each, pid=1000 + (2 * index + place) % 30_000, start_ticks=each.start_ticks + 40 * index
+                )
+                for place, each in enumerate(body.processes)
+            ]
+            return replace(body, generation=_generation(index), processes=processes)
+    return body
 
 
 async def written_turn(store: Store, journal: Journal, template: Template) -> float:

@@ -15,6 +15,7 @@ from tests.cli.support import Shell, is_alive, until
 from outlast.records.codec import chain_of
 from outlast.store.contract import Row, Tip
 from outlast.store.sqlite.layout import Layout
+from outlast.store.sqlite.packing import unpacking
 from outlast.store.sqlite.witness import Witness
 
 SQLiteValue = str | int | bytes | float | None
@@ -28,8 +29,11 @@ def change(shell: Shell, sql: str, values: tuple[SQLiteValue, ...] = ()) -> None
 
 def rows(connection: apsw.Connection) -> list[Row]:
     """Newest first."""
-    sql = "SELECT seq, epoch, id, at, type, v, loop, turn, cause, actor, cursor, body, chain FROM record"
-    return [Row._make(row) for row in connection.execute(sql + " ORDER BY seq DESC")]
+    found: list[Row] = []
+    unpacked = unpacking(found, lambda _: None)
+    for _, *values in connection.execute("SELECT * FROM record ORDER BY seq"):
+        found.append(unpacked(values))
+    return found[::-1]
 
 
 def records(shell: Shell) -> int:
@@ -279,6 +283,8 @@ def test_repair_ends_the_journal_before_the_fault_and_keeps_the_rest(two_turns: 
     quarantine = Path(ran["quarantine"])
     kept = [json.loads(line) for line in (quarantine / "rows.jsonl").read_text().splitlines()]
     assert [row["seq"] for row in kept] == [{"integer": str(n)} for n in range(seq, last + 1)]
+    assert [row["says"]["type"] for row in kept] == [line["type"] for line in before[seq - 1 :]]
+    assert [json.loads(row["says"]["body"]) for row in kept] == [line["body"] for line in before[seq - 1 :]]
     assert json.loads((quarantine / "about.json").read_text())["session"] == "s"
     after = two_turns.run("tail", "s", "--json", "--internal").lines
     assert after[: seq - 1] == before[: seq - 1]

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256 as _sha256
+from typing import Annotated
 
 import msgspec
 
@@ -24,8 +25,11 @@ CHAIN_SIZE = 16
 
 _BLOB_PREFIX = b'{"$blob":'  # no body has such a field: theirs are Python identifiers
 _CURSOR = struct.Struct(">BQQQ")
-_CURSOR_FORMAT = 1
+_FIRST_FORMAT = b"\1"
+"""How such a cursor begins; no array does."""
 _encode_parts = msgspec.msgpack.Encoder().encode
+_Offset = Annotated[int, msgspec.Meta(ge=0)]
+_cursor_parts = msgspec.msgpack.Decoder(tuple[str, _Offset, _Offset, _Offset]).decode
 _row: Callable[[Iterable[object]], Row] = partial(tuple.__new__, Row)
 
 # --- text --------------------------------------------------------------------------------------
@@ -119,24 +123,33 @@ def output_record_id(generation: str, stdout_offset: int, index: int) -> str:
 
 
 def encode_cursor(cursor: Cursor) -> bytes:
-    """The bytes to store. Raises InvalidRecordError for offsets below 0."""
+    """The bytes to store: a MessagePack array. Raises InvalidRecordError for offsets below 0."""
+    parts = (cursor.generation, cursor.frame, cursor.stdout, cursor.last_input)
     try:
-        head = _CURSOR.pack(_CURSOR_FORMAT, cursor.frame, cursor.stdout, cursor.last_input)
-        return head + cursor.generation.encode("utf-8")
-    except (struct.error, UnicodeEncodeError) as error:
+        if min(parts[1:]) < 0:
+            raise InvalidRecordError(f"{cursor} cannot be stored: an offset is below 0")
+        return _encode_parts(parts)
+    except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidRecordError(f"{cursor} cannot be stored: {error}") from error
 
 
 def decode_cursor(data: bytes) -> Cursor:
     """The cursor that `encode_cursor` stored. Raises InvalidRecordError."""
     try:
-        version, frame, stdout, last_input = _CURSOR.unpack_from(data)
-        generation = data[_CURSOR.size :].decode("utf-8")
+        return Cursor(*_cursor_parts(data))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if data[:1] == _FIRST_FORMAT:
+            return _first_format(data)
+        raise InvalidRecordError(f"a stored cursor cannot be read: {error}") from error
+
+
+def _first_format(data: bytes) -> Cursor:
+    """As journals have it that were begun before cursors were arrays."""
+    try:
+        _, frame, stdout, last_input = _CURSOR.unpack_from(data)
+        return Cursor(data[_CURSOR.size :].decode("utf-8"), frame, stdout, last_input)
     except (struct.error, UnicodeDecodeError) as error:
         raise InvalidRecordError(f"a stored cursor cannot be read: {error}") from error
-    if version != _CURSOR_FORMAT:
-        raise InvalidRecordError(f"a stored cursor has format {version}, known is {_CURSOR_FORMAT}")
-    return Cursor(generation, frame, stdout, last_input)
 
 
 # --- rows --------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def _change(store: Store, sql: str, values: tuple[SQLiteValue, ...] = ()) -> Non
         "UPDATE record SET actor = '' WHERE seq = 7",
         "UPDATE record SET cursor = x'' WHERE seq = 7",
         "UPDATE record SET body = CAST(body AS TEXT) WHERE seq = 7",
-        "UPDATE record SET body = CAST(replace(CAST(body AS TEXT), ':', ': ') AS BLOB) WHERE seq = 7",
+        "UPDATE record SET body = body || x'20' WHERE seq = 7",
         "UPDATE record SET chain = zeroblob(16) WHERE seq = 7",
         "UPDATE record SET seq = 100 WHERE seq = 7",
         "UPDATE record SET s = 100 WHERE seq = 7",

@@ -274,7 +274,19 @@ def test_a_cursor_comes_back(cursor: Cursor) -> None:
     assert decode_cursor(encode_cursor(cursor)) == cursor
 
 
-@pytest.mark.parametrize("data", [b"", b"\x01", b"\x02" + b"\0" * 24, b"\x01" + b"\0" * 24 + b"\xff"])
+def test_a_cursor_is_written_as_ever_and_read_in_both_forms() -> None:
+    cursor = Cursor("g-1", 300, 150, 2)
+    assert encode_cursor(cursor) == b"\x94\xa3g-1\xcd\x01\x2c\xcc\x96\x02"
+    for data in (
+        encode_cursor(cursor),
+        bytes.fromhex("01000000000000012c00000000000000960000000000000002672d31"),
+    ):
+        assert decode_cursor(data) == cursor
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x01", b"\x02" + b"\0" * 24, b"\x01" + b"\0" * 24 + b"\xff", b"\x94\xa1g\xff\0\0"]
+)
 def test_a_damaged_cursor_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidRecordError):
         decode_cursor(data)

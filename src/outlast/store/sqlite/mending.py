@@ -15,6 +15,7 @@ from outlast.store.sqlite import quarantine
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.layout import Layout
 from outlast.store.sqlite.operations import AppendRows, Operation
+from outlast.store.sqlite.packing import packed_id
 from outlast.store.sqlite.reading import Reader
 from outlast.store.sqlite.transaction import SELECT_CHAIN, Transaction
 
@@ -89,8 +90,9 @@ class CutJournal:
         # The catalog takes no row that is older than its own.
         txn.cursor.execute("UPDATE catalog SET seq = 0 WHERE s = ?", (s,))
         txn.cache.tips.pop(s, None)
+        txn.cache.earlier.pop(s, None)
         tip = AppendRows(cut.append).run(txn)
-        txn.cursor.executemany(RESETTLE, [(item.seq, s, item.request_id) for item in cut.lost])
+        txn.cursor.executemany(RESETTLE, [(item.seq, s, packed_id(item.request_id)) for item in cut.lost])
         return tip
 
 

@@ -10,6 +10,7 @@ from outlast.errors import IntegrityError, LeaseHeldError
 from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, Append, Lease, Snapshot, Tip, Tombstone
 from outlast.store.sqlite.incarnation import Node, alive, is_own
+from outlast.store.sqlite.packing import packed_id
 from outlast.store.sqlite.quarantine import overrules
 from outlast.store.sqlite.rows import catalog_values, packed_opening
 from outlast.store.sqlite.sweeping import sweep
@@ -57,7 +58,7 @@ class AppendRows:
         settled = self._settlements(txn, s)
         last = self._checked(tip)
         txn.wrote = True
-        txn.rows.extend([(s, *row) for row in batch.rows])
+        txn.lay_down(s, batch.rows, batch.lease.epoch)
         if settled:
             txn.settled.update(settled)
         if batch.catalog is not None:
@@ -168,7 +169,7 @@ class Admit:
     def _before(self, txn: Transaction, s: int) -> Admitted | None:
         """The answer for a request that was admitted before."""
         key = (s, self.admission.request_id)
-        done = txn.cursor.execute(SELECT_SETTLED, key).fetchone()
+        done = txn.cursor.execute(SELECT_SETTLED, (s, packed_id(self.admission.request_id))).fetchone()
         if done is not None:
             self._same(done[0])
             return Admitted(created=False, settled=Tombstone(self.admission.request_id, done[0], done[1]))

@@ -1,8 +1,8 @@
 """What a repair takes out of a journal is kept here, as it was stored, before it goes.
 
 In `<store>.d/quarantine/cut-<epoch>/` are `about.json`, which says what was cut and why, and `rows.jsonl`: of
-each row the types and bytes of its columns. Where a page is damaged, `database.db` is a copy of the whole
-database, page by page.
+each row the types and bytes of its columns, and what they say. Where a page is damaged, `database.db` is a
+copy of the whole database, page by page.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from outlast.faults import point
 from outlast.store.contract import Cut, Tip
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.layout import Layout, flush_folder, make_private_folder, unwritable
+from outlast.store.sqlite.packing import Columns, PackingError, unpacking
 from outlast.store.sqlite.rows import RECORD_COLUMNS
-from outlast.store.sqlite.transaction import SELECT_SESSION
+from outlast.store.sqlite.transaction import SELECT_EARLIER, SELECT_SESSION
 
 _COLUMNS = RECORD_COLUMNS.split(", ")
 _RAW = ", ".join(f"typeof({column}), CAST({column} AS BLOB)" for column in _COLUMNS)
 SELECT_RAW = f"SELECT {_RAW} FROM record WHERE s = ? AND seq = ?"
+SELECT_ROW = f"SELECT {RECORD_COLUMNS} FROM record WHERE s = ? AND seq = ?"
 
 
 def folder_name(epoch: int) -> str:
@@ -109,7 +111,8 @@ def _keep_rows(connection: apsw.Connection, draft: Path, cut: Cut) -> Kept:
                 unreadable.append(seq)
                 continue
             if found is not None:
-                file.write(json.dumps(dict(_columns(found))).encode() + b"\n")
+                told = dict(_columns(found)) | _unpacked(connection, s, seq)
+                file.write(json.dumps(told).encode() + b"\n")
                 rows += 1
         file.flush()
         os.fsync(file.fileno())
@@ -128,6 +131,22 @@ def _columns(found: tuple[object, ...]) -> Iterator[tuple[str, object]]:
         except UnicodeDecodeError:
             plain = None
         yield column, {str(kind): {"base64": b64encode(data).decode()} if plain is None else plain}
+
+
+def _unpacked(connection: apsw.Connection, s: int, seq: int) -> dict[str, object]:
+    """What the row says, where it can be told; for people."""
+
+    def find(earlier: int) -> Columns | None:
+        return connection.execute(SELECT_EARLIER, (s, earlier)).fetchone()
+
+    try:
+        (values,) = connection.execute(SELECT_ROW, (s, seq))
+        row = unpacking([], find)(values)
+    except (PackingError, UnicodeDecodeError, apsw.CorruptError):
+        return {}
+    said = {"type": row.type, "loop": row.loop, "turn": row.turn, "cause": row.cause}
+    body: object = row.body
+    return {"says": said | {"body": body.decode("utf-8", "replace") if isinstance(body, bytes) else body}}
 
 
 def copy_pages(source: apsw.Connection, path: Path) -> None:

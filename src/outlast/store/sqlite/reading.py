@@ -33,18 +33,18 @@ from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.incarnation import Node, alive
 from outlast.store.sqlite.layout import Layout, refuse_impossible
+from outlast.store.sqlite.packing import PackingError, Value, packed_id, unpacked_id, unpacking
 from outlast.store.sqlite.rows import (
     CATALOG_COLUMNS,
     ENTRY_COLUMNS,
     RECORD_COLUMNS,
-    Value,
     catalog_entry,
     inbox_entry,
-    row_of,
 )
 from outlast.store.sqlite.transaction import (
     EMPTY,
     SELECT_CHAIN,
+    SELECT_EARLIER,
     SELECT_SESSION,
     SELECT_SETTLED,
     SELECT_TIP,
@@ -159,17 +159,19 @@ class Reader:
         if s is None:
             return []
         rows: list[Row] = []
+        execute = self._connection.execute
+        unpacked = unpacking(rows, lambda seq: execute(SELECT_EARLIER, (s, seq)).fetchone())
         size = 0
         with self._asking():
             try:
-                for values in self._connection.execute(SELECT_PAGE, (s, after, after + limit)):
-                    rows.append(row_of(values))
+                for values in execute(SELECT_PAGE, (s, after, after + limit)):
+                    rows.append(unpacked(values))
                     # Of a damaged row it may be anything.
                     body = values[11]
                     size += len(body) if isinstance(body, bytes) else 0
                     if size > PAGE_BYTES:
                         break
-            except (apsw.CorruptError, UnicodeDecodeError) as error:
+            except (apsw.CorruptError, UnicodeDecodeError, PackingError) as error:
                 if not rows:
                     raise unreadable(name, after + 1, error) from error
         return rows
@@ -230,7 +232,8 @@ class Reader:
         s = self._session(name)
         row = self._one(SELECT_LAST, (s,))
         last = cast("int | None", row[0] if row else None) or 0
-        return Beyond(last, tuple(cast(str, r[0]) for r in self._all(SELECT_SETTLED_AFTER, (s, seq))))
+        settled = self._all(SELECT_SETTLED_AFTER, (s, seq))
+        return Beyond(last, tuple(unpacked_id(cast("str | bytes", row[0])) for row in settled))
 
     def witness_lost(self) -> int | None:
         """When the witness was begun anew because it had been emptied or removed, in microseconds UTC; 0 if
@@ -251,7 +254,7 @@ class Reader:
 
     def settled(self, name: str, request_id: str) -> Tombstone | None:
         s = self._session(name)
-        row = None if s is None else self._one(SELECT_SETTLED, (s, request_id))
+        row = None if s is None else self._one(SELECT_SETTLED, (s, packed_id(request_id)))
         return Tombstone(request_id, cast(bytes, row[0]), cast(int, row[1])) if row else None
 
     def is_referred_to(self, digest: str) -> bool:
@@ -323,7 +326,10 @@ class Reader:
 
 def unreadable(name: str, seq: int, error: Exception) -> IntegrityError:
     """For a record that the database does not give."""
-    damaged = "its database page is damaged" if isinstance(error, apsw.Error) else "its text is no UTF-8"
+    if isinstance(error, apsw.Error):
+        damaged = "its database page is damaged"
+    else:
+        damaged = str(error) if isinstance(error, PackingError) else "its text is no UTF-8"
     return IntegrityError(
         f"record {seq} of the journal of {name} cannot be read: {damaged}",
         seq=seq,

@@ -22,8 +22,8 @@ from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import PAGE_SIZE, connect_reader, connect_writer, translated
 from outlast.store.sqlite.layout import Layout, flush_folder, make_private_folder, unwritable
 from outlast.store.sqlite.mending import damaged, require_sound
+from outlast.store.sqlite.packing import Value
 from outlast.store.sqlite.quarantine import copy_pages
-from outlast.store.sqlite.rows import Value
 from outlast.store.sqlite.turnstile import Turnstile
 
 ROWS = ("session", "record", "inbox", "catalog", "lease", "snapshot")

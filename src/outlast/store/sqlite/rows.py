@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import cast
 
-from outlast.store.contract import CatalogEntry, Entry, EntryKind, Row
+from outlast.store.contract import CatalogEntry, Entry, EntryKind
+from outlast.store.sqlite.packing import Value
 
 RECORD_COLUMNS = "seq, epoch, id, at, type, v, loop, turn, cause, actor, cursor, body, chain"
 CATALOG_COLUMNS = (
     "seq, title, state, agent, workspace, created_at, last_activity_at, turns, queued, open_gates, labels"
 )
 ENTRY_COLUMNS = "n, request, kind, body, actor, at, opening, opening_body"
-
-Value = str | int | bytes | float | None
-
-
-row_of: Callable[[Sequence[Value]], Row] = partial(tuple.__new__, Row)
-"""From values in the order of RECORD_COLUMNS. Once for each record that is read, so in one call."""
 
 
 def catalog_values(entry: CatalogEntry) -> tuple[Value, ...]:

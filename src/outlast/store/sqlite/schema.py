@@ -15,6 +15,7 @@ from outlast.faults import point
 from outlast.store.sqlite.connection import PAGE_SIZE, connect_reader, connect_writer, translated
 from outlast.store.sqlite.incarnation import Node, alive
 from outlast.store.sqlite.layout import Layout
+from outlast.store.sqlite.packing import packed_id
 
 APPLICATION_ID = 0x6F75746C  # "outl"
 
@@ -69,6 +70,9 @@ CREATE TABLE snapshot (
 _VERSION_3 = "ALTER TABLE store ADD COLUMN backup_at INTEGER"
 # Whether any record refers to a blob is asked before each one that is deleted, under the writer's lock.
 _VERSION_4 = "CREATE INDEX blob_by_digest ON blob (digest)"
+# Records are packed from here on (see `packing`). Those that are there stay as they are: any row may hold its
+# values unpacked. Tombstones are found by their key, so theirs become what is looked for.
+_VERSION_5 = "UPDATE settled SET request = packed_id(request) WHERE length(request) = 36"
 
 
 SELECT_OWNERS = (
@@ -91,6 +95,7 @@ MIGRATIONS = (
     Migration(2, _VERSION_2),
     Migration(3, _VERSION_3),
     Migration(4, _VERSION_4),
+    Migration(5, _VERSION_5),
 )
 VERSION = MIGRATIONS[-1].version
 
@@ -212,6 +217,7 @@ def writing(layout: Layout, busy_seconds: float) -> Iterator[apsw.Connection]:
 def migrate(connection: apsw.Connection, version: int, at: int, nodes: Path | None = None) -> None:
     """All missing steps in one transaction. Raises StoreBusyError where an older outlast that lives owns a
     session of it, by its lock in the folder `nodes`."""
+    connection.create_scalar_function("packed_id", _packed_id, 1, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
         if version and nodes is not None:
@@ -235,6 +241,10 @@ def migrate(connection: apsw.Connection, version: int, at: int, nodes: Path | No
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _packed_id(*values: apsw.SQLiteValue) -> apsw.SQLiteValue:
+    return packed_id(str(values[0]))
 
 
 def _refuse_while_owned(connection: apsw.Connection, nodes: Path) -> None:

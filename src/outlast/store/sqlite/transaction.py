@@ -10,8 +10,9 @@ import apsw
 
 from outlast.faults import point
 from outlast.store import refusals
-from outlast.store.contract import CatalogEntry, Lease, Tip
-from outlast.store.sqlite.rows import CATALOG_COLUMNS, RECORD_COLUMNS, Value, catalog_values
+from outlast.store.contract import CatalogEntry, Lease, Row, Tip
+from outlast.store.sqlite.packing import FOUND, Earlier, Value, packed, packed_id
+from outlast.store.sqlite.rows import CATALOG_COLUMNS, RECORD_COLUMNS, catalog_values
 from outlast.store.sqlite.witness import Witness
 
 EMPTY = Tip(0, 0, b"")
@@ -37,6 +38,8 @@ SELECT_NEXT_SESSION = (
 SELECT_SESSION = "SELECT s FROM session WHERE name = ?"
 SELECT_TIP = "SELECT seq, epoch, chain FROM record WHERE s = ? ORDER BY seq DESC LIMIT 1"
 SELECT_CHAIN = "SELECT chain FROM record WHERE s = ? AND seq = ?"
+# What a later record of the journal refers to.
+SELECT_EARLIER = f"SELECT {FOUND} FROM record WHERE s = ? AND seq = ?"
 SELECT_LEASE = "SELECT epoch, node FROM lease WHERE s = ?"
 SELECT_ENTRY = "SELECT n, digest FROM inbox WHERE s = ? AND request = ?"
 SELECT_SETTLED = "SELECT digest, seq FROM settled WHERE s = ? AND request = ?"
@@ -67,8 +70,14 @@ class Cache:
     tips: dict[int, Tip] = field(default_factory=dict)
     leases: dict[int, tuple[int, str | None]] = field(default_factory=dict)
     watermark: Watermark | None = None
+    earlier: dict[int, Earlier] = field(default_factory=dict)
+    """By session; true for as long as its lease is in force, whoever else commits."""
 
     def clear(self) -> None:
+        self.earlier.clear()
+        self._forget()
+
+    def _forget(self) -> None:
         self.watermark = None
         self.sessions.clear()
         self.tips.clear()
@@ -77,8 +86,10 @@ class Cache:
     def refresh(self, version: int) -> None:
         size = len(self.sessions) + len(self.tips) + len(self.leases)
         if version != self.version or size > _CACHE_LIMIT:
-            self.clear()
+            self._forget()
             self.version = version
+        if len(self.earlier) > _CACHE_LIMIT:
+            self.earlier.clear()
 
 
 @dataclass(slots=True)
@@ -162,6 +173,13 @@ class Transaction:
         if (epoch != lease.epoch or node != self.node) and not point("store.fence"):
             raise refusals.fenced(lease.name, epoch=lease.epoch, in_force=epoch)
 
+    def lay_down(self, s: int, rows: tuple[Row, ...], epoch: int) -> None:
+        """Rows that follow on the tip, under a lease that is in force."""
+        earlier = self.cache.earlier.get(s)
+        if earlier is None or earlier.epoch != epoch:
+            earlier = self.cache.earlier[s] = Earlier(epoch)
+        self.rows += [packed(s, row, earlier) for row in rows]
+
     def watermark(self) -> Watermark:
         """Of what is written now: the last known one, before anything is written."""
         if self.wrote or self.cache.watermark is None:
@@ -179,7 +197,8 @@ class Transaction:
             many(INSERT_RECORD, self.rows)
             self.rows = []
         if self.settled:
-            many(_SETTLE, [(*key, digest, seq) for key, (digest, seq, _) in self.settled.items()])
+            found = self.settled.items()
+            many(_SETTLE, [(s, packed_id(key), digest, seq) for (s, key), (digest, seq, _) in found])
             many(_UNLIST, [(n,) for _, _, n in self.settled.values()])
             self.settled = {}
         if self.catalog:
