@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import NewType
 
 Micros = NewType("Micros", int)
@@ -27,5 +29,17 @@ def isoformat(at: Micros | int) -> str:
 
 def boottime() -> int:
     """Nanoseconds on a clock that counts suspend and never steps, the clock of the spool's times;
-    comparable within one boot."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    comparable within one boot, in every time namespace."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) - time_offset()
+
+
+@cache
+def time_offset() -> int:
+    """Nanoseconds by which this process's time namespace has its boot earlier than the machine's. It shows
+    in CLOCK_BOOTTIME and in the start times that /proc tells."""
+    try:
+        table = Path("/proc/self/timens_offsets").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    found = next((line.split() for line in table.splitlines() if line.startswith("boottime")), ["", "0", "0"])
+    return int(found[1]) * 1_000_000_000 + int(found[2])

@@ -64,11 +64,11 @@ class Layer(apsw.VFS):
         return Log(name, flags)
 
 
-def close(engine: Engine) -> None:
+def close(self: Engine) -> None:
     """SQLite passes over what fails as it closes; a layer in Python would tell of it all the same."""
     global closing  # noqa: PLW0603
     closing = True
-    really_close(engine)
+    really_close(self)
 
 
 if __name__ == "__main__":

@@ -131,7 +131,9 @@ def _sessions_by_folder(patient: Patient) -> dict[str, Owned]:
     from outlast.errors import OutlastError
     from outlast.store.contract import CatalogQuery
     from outlast.store.sqlite.reading import Reader
+    from outlast.turns.hosting import agent_folder
 
+    base = patient.layout.folder / "agents"
     try:
         reader = Reader(patient.layout)
     except OutlastError:  # the database's own finding tells of it
@@ -140,7 +142,7 @@ def _sessions_by_folder(patient: Patient) -> dict[str, Owned]:
         rows = reader.list(CatalogQuery(limit=10_000))
         store = reader.store_id
         return {
-            derived_folder(store, row.entry.session, loop): Owned(
+            agent_folder(base, store, row.entry.session, loop).path.name: Owned(
                 row.entry.session, row.entry.last_activity_at, owned=row.owner is not None
             )
             for row in rows
@@ -157,25 +159,16 @@ def _loops(reader: Reader, session: str) -> Iterator[str]:
             yield row.loop
 
 
-def derived_folder(store: str, session: str, loop: str) -> str:
-    """The name of a loop's agent folder."""
-    from outlast.ids import derived_id
-
-    return derived_id(store, session, loop)
-
-
 FIRST_RECORDS = 16
 
 
 def _age(start_ticks: int) -> float:
     """Seconds since a process started, by its start ticks."""
     import os
-    import time
 
-    since_boot = (
-        time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
-    )
-    return max(0.0, since_boot - start_ticks / os.sysconf("SC_CLK_TCK"))
+    from outlast.clock import boottime
+
+    return max(0.0, boottime() / 1e9 - start_ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def _quoted(text: str) -> str:

@@ -14,7 +14,7 @@ from .agent import Agent, LaunchFailed, Program, launch
 from .fields import pack
 from .inputs import Inputs
 from .points import point
-from .spool import DiskRefused, Spool, boottime
+from .spool import DiskRefused, Spool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ class Body:
             "last_digest": self._spool.last_digest,
             "written": self._spool.written_through,
             "wall": time.time_ns(),
-            "boottime": boottime(),
+            "boottime": proc.boottime(),
         }
 
     def _write_exit(self, fields: dict[str, Value]) -> None:

@@ -169,6 +169,6 @@ class _Guard:
                 "status": None if agent is None else agent.status,
                 "max_rss": 0 if agent is None else agent.max_rss,
                 "wall": time.time_ns(),
-                "boottime": shim.boottime(),
+                "boottime": proc.boottime(),
             }
         )

@@ -16,9 +16,9 @@ from .desk import Desk
 from .door import Claim, Door
 from .fields import Fields, FieldsDamaged, pack
 from .points import point
-from .spool import DiskRefused, Spool, boottime
+from .spool import DiskRefused, Spool
 
-__all__ = ["Lines", "Refused", "boottime", "run"]
+__all__ = ["Lines", "Refused", "run"]
 
 _LOCK_PATIENCE = 0.15
 

@@ -12,6 +12,7 @@ import time
 from . import frames, layout
 from .fields import pack
 from .points import point
+from .proc import boottime
 
 _COMINGS = (frames.ATTACHED, frames.OWNER_GONE, frames.FENCED)
 _MOST_COMINGS = 256
@@ -19,11 +20,6 @@ _MOST_COMINGS = 256
 
 _Note = tuple[int, int, bytes, int, int]
 """(kind, flags, payload, seq, time)"""
-
-
-def boottime() -> int:
-    """Nanoseconds on a clock that counts suspend and never steps."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def sync(fd: int) -> None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from outlast.clock import time_offset
 from outlast.faults import point
 from outlast.store.sqlite.layout import open_side_file, unwritable
 
@@ -132,8 +133,10 @@ def is_same_process(node: Node, pid: int) -> bool:
 
 
 def start_ticks(pid: int) -> int:
-    """Field 22 of /proc/PID/stat; 0 where it cannot be read."""
-    return _stat_field(pid, 22)
+    """Clock ticks between the machine's boot and the process's start, in whatever time namespace this process
+    is; 0 where they cannot be read."""
+    told = _stat_field(pid, 22)
+    return told - time_offset() * os.sysconf("SC_CLK_TCK") // 1_000_000_000 if told else 0
 
 
 def parent_of(pid: int) -> int:
