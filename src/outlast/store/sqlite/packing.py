@@ -42,7 +42,6 @@ FORMS = {
     ),
     "InputReserved": '{"generation":"gen-#","seq":#,"key":"@","digest":"$"}',
     "AgentEventRecorded": '{"kind":"message","text":"*',
-    "CallObserved": '{"call":"*',
     "TurnDone": '{"stop_reason":"end_turn"*',
 }
 """Bodies as the codec writes most of them: `#` stands for digits, `$` for plain text, `*` for the rest, `@`
