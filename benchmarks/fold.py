@@ -21,6 +21,7 @@ import msgspec
 from benchmarks.running import Findings, Options, run
 from outlast.clock import Micros
 from outlast.ids import UUID7_RANDOM, uuid7
+from outlast.journal.loading import fold_rows
 from outlast.records import types as t
 from outlast.records.codec import chain_of, encode_body, record_of, row_of
 from outlast.records.envelope import Draft, Record, Stamp
@@ -91,7 +92,7 @@ def store(rows: Iterable[tuple[Any, ...]], path: Path) -> apsw.Connection:
     return connection
 
 
-def scan(connection: apsw.Connection) -> Iterator[list[tuple[Any, ...]]]:
+def pages(connection: apsw.Connection) -> Iterator[list[tuple[Any, ...]]]:
     after = 0
     query = (
         "SELECT seq, epoch, id, at, type, v, loop, turn, cause, actor, cursor, body, chain FROM record "
@@ -103,16 +104,14 @@ def scan(connection: apsw.Connection) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def replay(connection: apsw.Connection) -> State:
-    state, chain = State(SESSION), b""
-    for page in scan(connection):
+    """As a session is opened that has no snapshot."""
+    state = State(SESSION)
+    for page in pages(connection):
         rows: list[Row] = []
         unpacked = unpacking(rows, lambda seq: connection.execute(EARLIER, (seq,)).fetchone())
         for values in page:
-            row = unpacked(values)
-            rows.append(row)
-            chain = chain_of(chain, SESSION, row)
-            assert chain == row.chain
-            apply(state, record_of(row, SESSION))
+            rows.append(unpacked(values))
+        assert fold_rows(state, rows) == len(page)
     return state
 
 
@@ -122,7 +121,7 @@ def raw(connection: apsw.Connection) -> None:
         for body in vars(t).values()
         if isinstance(body, type) and issubclass(body, t.Body)
     }
-    for page in scan(connection):
+    for page in pages(connection):
         for values in page:
             decoders[values[4]](values[11])
 

@@ -6,11 +6,15 @@ journal; nobody has to be asked, and nothing is lost.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outlast.errors import IntegrityError, OutlastError
-from outlast.journal.reader import Place, read_on
-from outlast.records.codec import chain_of
+from outlast.journal.reader import ENVELOPE, Place, body_of, check_row, next_page
+from outlast.records.codec import chain_of, record_of
+from outlast.records.envelope import Record
+from outlast.records.types import BlobRef
 from outlast.state.fold import apply
 from outlast.state.model import State
 from outlast.state.snapshot import UnfitSnapshotError, state_of
@@ -90,13 +94,55 @@ async def _row(store: Store, name: str, seq: int) -> Row | None:
 
 async def _fold_on(store: Store, state: State, snapshot: Snapshot | None) -> int:
     """Take the records after the state into it; the bytes that were read."""
-    place = Place(state.seq, state.chain)
-    async for record in read_on(store, state.session, place, large="outline"):
+    name, size = state.session, 0
+    while rows := await next_page(store, name, Place(state.seq, state.chain)):
+        size += sum(ENVELOPE + len(row.body) for row in rows)
+        try:
+            while (done := fold_rows(state, rows)) < len(rows):
+                row, rows = rows[done], rows[done + 1 :]
+                body = await body_of(store, name, row, "outline")
+                size += 0 if body is None else len(body) - len(row.body)
+                _fold(state, record_of(row, name, body))
+        except ContradictionError as contradiction:
+            error = contradiction.error
+            if snapshot is None:
+                raise error from None
+            # The journal may be whole, and the snapshot made by a fold that was wrong.
+            raise UnfitSnapshotError(f"record {error.seq} contradicts it: {error.reason}") from error
+        # A long journal must not keep the event loop from everything else.
+        await asyncio.sleep(0)
+    return size
+
+
+class ContradictionError(Exception):
+    """A record that is as it was stored does not fit what comes before it."""
+
+    def __init__(self, error: IntegrityError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def fold_rows(state: State, rows: Sequence[Row]) -> int:
+    """Take rows into a state, each held against the one before it, up to the first whose body is kept as a
+    blob; how many. Raises ContradictionError, and as `read_records`."""
+    name, first, chain = state.session, state.seq + 1, state.chain
+    for seq, row in enumerate(rows, first):
+        before, chain = chain, row.chain
+        # Here and not in functions, as all that is done for each record: opening a session waits for it.
+        if row.seq != seq or chain != chain_of(before, name, row):
+            check_row(name, Place(seq - 1, before), row)
+        record = record_of(row, name)
+        if type(record.body) is BlobRef:
+            return seq - first
         try:
             apply(state, record)
         except IntegrityError as error:
-            if snapshot is None:
-                raise
-            # The journal may be whole, and the snapshot made by a fold that was wrong.
-            raise UnfitSnapshotError(f"record {record.seq} contradicts it: {error.reason}") from error
-    return place.read
+            raise ContradictionError(error) from error
+    return len(rows)
+
+
+def _fold(state: State, record: Record) -> None:
+    try:
+        apply(state, record)
+    except IntegrityError as error:
+        raise ContradictionError(error) from error

@@ -27,8 +27,6 @@ class Place:
 
     seq: int = 0
     chain: bytes = b""
-    read: int = 0
-    """Bytes that were read on the way here."""
 
 
 async def read_records(
@@ -81,7 +79,6 @@ async def read_on(store: Store, name: str, place: Place, *, large: Large = "whol
             body = await body_of(store, name, row, large) if is_blob_ref(row.body) else None
             record = record_of(row, name, body)
             place.seq, place.chain = row.seq, row.chain
-            place.read += ENVELOPE + len(row.body if body is None else body)
             yield record
         # A long journal must not keep the event loop from everything else.
         await asyncio.sleep(0)

@@ -27,6 +27,7 @@ _BLOB_PREFIX = b'{"$blob":'  # no body has such a field: theirs are Python ident
 _CURSOR = struct.Struct(">BQQQ")
 _FIRST_FORMAT = b"\1"
 """How such a cursor begins; no array does."""
+_decoders = REGISTRY.decoders
 _encode_parts = msgspec.msgpack.Encoder().encode
 _Offset = Annotated[int, msgspec.Meta(ge=0)]
 _cursor_parts = msgspec.msgpack.Decoder(tuple[str, _Offset, _Offset, _Offset]).decode
@@ -187,9 +188,16 @@ def record_of(row: Row, session: str, body: bytes | None = None) -> Record:
     to one; without it the record's body is the `BlobRef`. Raises UnsupportedRecordError, InvalidRecordError,
     each with the session's id."""
     seq, epoch, id_, at, type_, v, loop, turn, cause, actor, cursor, stored, chain = row
+    data = stored if body is None else body
     try:
         if len(id_) != UUID_SIZE:
             raise InvalidRecordError(f"a record id has {len(id_)} bytes instead of {UUID_SIZE}")
+        try:
+            decoded = _decoders[type_, v](data)
+        except (KeyError, msgspec.DecodeError):
+            decoded = decode_body(
+                type_, v, data
+            )  # a reference, which is no body of any type; or what is wrong
         return Record(
             seq,
             epoch,
@@ -202,7 +210,7 @@ def record_of(row: Row, session: str, body: bytes | None = None) -> Record:
             cause,
             actor,
             None if cursor is None else decode_cursor(cursor),
-            decode_body(type_, v, stored) if body is None else REGISTRY.decode(type_, v, body),
+            decoded,
             chain,
         )
     except RecordError as error:
@@ -214,8 +222,9 @@ def chain_of(previous: bytes, session: str, row: Row) -> bytes:
     """First 16 bytes of SHA-256 over the previous chain, the session id and every stored byte of the row but
     its own chain, as one MessagePack array: there every part is preceded by its kind and length, and nil
     is not empty."""
-    return _chained(previous, session, row[:-1])
+    return _sha256(_encode_parts((previous, session) + row[:-1])).digest()[:CHAIN_SIZE]  # noqa: RUF005 - half the time
 
 
 def _chained(previous: bytes, session: str, parts: tuple[str | int | bytes | None, ...]) -> bytes:
+    """The same, of a row without its chain."""
     return _sha256(_encode_parts((previous, session) + parts)).digest()[:CHAIN_SIZE]  # noqa: RUF005 - half the time

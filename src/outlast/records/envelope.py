@@ -11,7 +11,7 @@ from outlast.records.types import Body
 from outlast.records.uuids import uuid_text
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class Cursor(msgspec.Struct, frozen=True, gc=False):
     """How far the journal has taken an agent's output in (shim.md, "Cursor")."""
 
     generation: str
@@ -23,7 +23,7 @@ class Cursor(msgspec.Struct, frozen=True):
     """Seq of the last input frame that was folded."""
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """A record before it is written: the journal adds seq, epoch, id, time and chain."""
 
     body: Body
@@ -49,7 +49,7 @@ class Stamp(NamedTuple):
     """UTC, microseconds."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One durable record of a session, decoded. `body` is of the newest version of its type, whatever `v`
     was stored; it is a `BlobRef` only where the reader asked for that."""
 

@@ -32,6 +32,8 @@ class Registry:
     def __init__(self, bodies: Iterable[type[Body]], upcasts: Mapping[tuple[str, int], Upcast]) -> None:
         self._types = {body.__name__: body for body in bodies}
         self._decoders: dict[tuple[str, int], Callable[[bytes], Body]] = {}
+        self.decoders: Mapping[tuple[str, int], Callable[[bytes], Body]] = self._decoders
+        """By type and version; `decode` says what is wrong where one fails or is missing."""
         wanted = {(name, v) for name, body in self._types.items() for v in range(1, body.VERSION)}
         if wanted != upcasts.keys():
             raise ValueError(f"missing or stray upcasts: {sorted(wanted ^ upcasts.keys())}")

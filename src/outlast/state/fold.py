@@ -30,22 +30,25 @@ def apply(state: State, record: Record) -> None:
     """Take `record` into `state`, in place. Raises IntegrityError when it contradicts what came before;
     the state is unchanged then. The chain is the reader's to verify: here it is only carried."""
     body = record.body
-    rule = _RULES.get(type(body))
+    kind = type(body)
+    rule = _RULES.get(kind)
     if rule is None:
         refuse(state, record, f"its body was not fetched, or {record.type} has no meaning here")
     if record.seq != state.seq + 1:
         refuse(state, record, f"a gap: the record before it is {state.seq}")
-    if record.epoch != state.epoch and type(body) is not t.Fence:
+    if record.epoch != state.epoch and kind is not t.Fence:
         relation = "below" if record.epoch < state.epoch else "above"
         refuse(state, record, f"epoch {record.epoch} is {relation} that of the newest Fence ({state.epoch})")
     cursor = record.cursor
-    loop = None if cursor is None else loop_of(state, record)
-    rule(state, record, body)
-    if loop is not None:
+    if cursor is None:
+        rule(state, record, body)
+    else:
+        loop = loop_of(state, record)
+        rule(state, record, body)
         loop.cursor = cursor
     state.seq = record.seq
     state.chain = record.chain
-    if type(body) not in _NO_ACTIVITY:
+    if kind not in _NO_ACTIVITY:
         state.last_activity_at = record.at
 
 

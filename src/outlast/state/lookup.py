@@ -48,7 +48,10 @@ def open_turn(state: State, record: Record, turn: str | None = None) -> OpenTurn
 
 def unsuccessful(state: State, turn: str) -> Closed | None:
     """The closed turn `turn` if it is some loop's newest and did not end as done."""
-    return next((closed for closed in state.last_unsuccessful.values() if closed.turn == turn), None)
+    for closed in state.last_unsuccessful.values():
+        if closed.turn == turn:
+            return closed
+    return None
 
 
 def steered_into(state: State, turn: str) -> list[Queued]:

@@ -6,8 +6,6 @@ pointed to by sequence number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 from msgspec.structs import replace
 
@@ -24,8 +22,7 @@ from outlast.records.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
+class Queued(msgspec.Struct, frozen=True):
     """An accepted input that waits for its turn."""
 
     request_id: str
@@ -44,8 +41,7 @@ class Queued:
     """It was, or was about to be: whether it landed is decided before the turn is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """An answer for the agent: what `GateAnswer` needs."""
 
     name: str
@@ -83,8 +79,7 @@ class OpenTurn(msgspec.Struct):
     been told yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(msgspec.Struct, frozen=True):
     """The last turn of a loop that did not end as done, or a parked one: what `retry` can reopen."""
 
     turn: str
@@ -101,8 +96,7 @@ class Closed:
     since_progress: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OpenGate:
+class OpenGate(msgspec.Struct, frozen=True):
     gate: str
     loop: str
     turn: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from outlast.records import types as t
 from outlast.records.envelope import Record
@@ -117,9 +117,9 @@ def _turn_started(state: State, record: Record, body: t.TurnStarted) -> None:
 
 
 def _refuse_second(state: State, record: Record, loop: str) -> None:
-    running = next((turn.turn for turn in state.open_turns.values() if turn.loop == loop), None)
-    if running is not None:
-        refuse(state, record, f"turn {running} of loop {loop} is open")
+    for turn in state.open_turns.values():
+        if turn.loop == loop:
+            refuse(state, record, f"turn {turn.turn} of loop {loop} is open")
 
 
 def _turn_attempt_started(state: State, record: Record, body: t.TurnAttemptStarted) -> None:
@@ -175,8 +175,8 @@ def _agent_state_folded(state: State, record: Record, body: t.AgentStateFolded) 
     loop_of(state, record).folded = body
 
 
-def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
-    """Take the open turn that `record` names out of the state, as what `retry` would need of it."""
+def _end(state: State, record: Record) -> OpenTurn:
+    """Take the open turn that `record` names out of the state."""
     turn = open_turn(state, record)
     undecided = steered_into(state, turn.turn)
     if undecided:
@@ -184,6 +184,12 @@ def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
         refuse(state, record, f"whether {undecided[0].request_id} landed in it is not decided")
     _refuse_asking(state, record, turn.turn)
     del state.open_turns[turn.turn]
+    return turn
+
+
+def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
+    """End the turn that `record` names: what `retry` would need of it."""
+    turn = _end(state, record)
     return Closed(
         turn=turn.turn,
         index=turn.index,
@@ -200,9 +206,9 @@ def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
 
 def _refuse_asking(state: State, record: Record, turn: str) -> None:
     """A turn's questions end with it. Those of the runtime about a parked turn are asked afterwards."""
-    asking = next((gate.gate for gate in state.gates.values() if gate.turn == turn), None)
-    if asking is not None:
-        refuse(state, record, f"its gate {asking} is open")
+    for gate in state.gates.values():
+        if gate.turn == turn:
+            refuse(state, record, f"its gate {gate.gate} is open")
 
 
 def _displace(state: State, loop: str) -> None:
@@ -215,8 +221,7 @@ def _displace(state: State, loop: str) -> None:
 
 
 def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
-    closed = _close(state, record, "done", body.stop_reason)
-    _displace(state, closed.loop)
+    _displace(state, _end(state, record).loop)
 
 
 def _turn_failed(state: State, record: Record, body: t.TurnFailed) -> None:
