@@ -20,7 +20,7 @@ from outlast.store.sqlite.layout import Layout
 from outlast.store.sqlite.reading import list_sessions
 from outlast.store.sqlite.store import Address, SqliteStore
 from outlast.store.sqlite.turnstile import Turnstile
-from outlast.store.url import database_path, open_store
+from outlast.store.url import database_path, open_store, sqlite_url
 
 
 async def test_nothing_that_was_acknowledged_is_lost(url: str, tmp_path: Path) -> None:
@@ -200,6 +200,43 @@ async def test_zombie_writer(url: str, tmp_path: Path) -> None:
         process.stop()
         lease = await store.acquire("s", AcquireOptions(take_over=True))
         assert process.process.wait(PATIENCE) == -signal.SIGKILL
+        assert await append(store, lease) == 2
+    await store.close()
+
+
+async def test_a_copy_of_the_database_alone_never_ends_the_originals_owner(url: str, tmp_path: Path) -> None:
+    with other(url, tmp_path) as owner:
+        owner.ask("acquire", "s")
+        owner.ask("append", "s")
+        place = tmp_path / "copy"
+        place.mkdir()
+        original = apsw.Connection(str(database_path(url, {})))
+        copy = apsw.Connection(str(place / "x.db"))
+        with copy.backup("main", original, "main") as copying:
+            copying.step()
+        original.close()
+        copy.close()
+        store = await open_store(sqlite_url(place / "x.db"))
+        with pytest.raises(LeaseHeldError, match=f"process {owner.pid} lives") as refused:
+            await store.acquire("s", AcquireOptions(take_over=True))
+        assert "end that process yourself" in str(refused.value.hint)
+        await store.close()
+        assert owner.ask("append", "s") == 2
+
+
+async def test_an_owner_whose_lock_file_was_swept_away_is_named_and_not_ended(
+    url: str, tmp_path: Path
+) -> None:
+    store = await open_store(url)
+    with other(url, tmp_path) as owner:
+        owner.ask("acquire", "s")
+        for file in Layout.of(database_path(url, {})).nodes.iterdir():
+            file.unlink()
+        with pytest.raises(LeaseHeldError, match=f"process {owner.pid} lives"):
+            await store.acquire("s", AcquireOptions(take_over=True))
+        assert owner.ask("append", "s") == 1
+        owner.kill()
+        lease = await store.acquire("s", AcquireOptions(take_over=True))
         assert await append(store, lease) == 2
     await store.close()
 

@@ -13,11 +13,11 @@ from outlast.errors import LeaseHeldError, StoreError
 from outlast.faults import point
 from outlast.store.sqlite.incarnation import (
     Node,
+    alive,
     is_own,
     is_same_process,
     lock_owner,
     parent_of,
-    pid_namespace,
 )
 
 _DEATH_SECONDS = 10.0
@@ -25,9 +25,9 @@ _DEATH_SECONDS = 10.0
 
 def end_holder(nodes: Path, name: str, epoch: int, node: Node) -> None:
     """SIGKILL the process of `node` and wait until its lock is free. Blocking, at most ten seconds. Returns
-    at once if it is dead already. Raises LeaseHeldError if it must not be ended from here, StoreError if it
-    does not die (a process in an uninterruptible call)."""
-    pid = _living(nodes, node)
+    at once if it is dead already. Raises LeaseHeldError if it must not be ended from here or no lock proves
+    that it owns this store, StoreError if it does not die (a process in an uninterruptible call)."""
+    pid = _proven(nodes, name, epoch, node)
     if pid is None:
         return
     _refuse_own_line(name, epoch, node, pid)
@@ -41,7 +41,7 @@ def end_holder(nodes: Path, name: str, epoch: int, node: Node) -> None:
         why = f"this system gives no safe handle of process {pid}: {error.strerror}"
         raise _refused(name, epoch, node, why) from error
     try:
-        if _living(nodes, node) != pid:
+        if _proven(nodes, name, epoch, node) != pid:
             return
         if not is_same_process(node, pid):
             raise _refused(name, epoch, node, f"process {pid}, which holds its lock, is not the one it names")
@@ -65,17 +65,22 @@ def _handle(pid: int) -> int:
     return os.pidfd_open(pid)
 
 
-def _living(nodes: Path, node: Node) -> int | None:
-    """The process that holds the node's lock, None if nobody does, 0 if it is out of sight."""
+def _proven(nodes: Path, name: str, epoch: int, node: Node) -> int | None:
+    """The process that holds the node's lock, None if it is dead, 0 if it is out of sight. Raises
+    LeaseHeldError for one that lives and of whose lock the file is gone."""
     if is_own(node.id):
         return os.getpid()
     try:
-        pid = lock_owner(nodes / node.id)
+        return lock_owner(nodes / node.id)
     except FileNotFoundError:
-        # Swept away by hand: the identity that the store has is all there is.
-        same = node.pid_ns == pid_namespace() and is_same_process(node, node.pid)
-        return node.pid if same else None
-    return pid
+        if not alive(nodes, node):
+            return None
+        # A copy of the database alone looks the same: it names the owner of the original.
+        why = (
+            f"process {node.pid} lives, and the file whose lock would prove that it works with this store is"
+            " gone, as in a copy of the database alone"
+        )
+        raise _refused(name, epoch, node, why) from None
 
 
 def _refuse_own_line(name: str, epoch: int, node: Node, pid: int) -> None:
@@ -94,7 +99,7 @@ def _refused(name: str, epoch: int, node: Node, why: str) -> LeaseHeldError:
         f"{name} is owned by {node.label} (epoch {epoch}) and cannot be taken over: {why}",
         holder=node.label,
         epoch=epoch,
-        hint="end that process yourself, then resume",
+        hint="end that process yourself if it is to go, then resume",
         session_id=name,
     )
 
@@ -108,7 +113,7 @@ def _await_end(handle: int, node: Node) -> None:
 
 def _await_free(nodes: Path, node: Node) -> None:
     deadline = time.monotonic() + _DEATH_SECONDS
-    while _living(nodes, node) is not None:
+    while alive(nodes, node):
         if time.monotonic() > deadline:
             raise _immortal(node)
         time.sleep(0.005)
