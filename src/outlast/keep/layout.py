@@ -128,16 +128,34 @@ class Record:
         return None
 
     def write(self, values: Mapping[str, Value], *, durable: bool = True) -> None:
-        """Put a newer record beside the last one, sync it, and then put it over that one too."""
+        """Put a newer record beside the last one, sync it, and then put it over that one too.
+
+        The second copy need not reach the disk: what is written over first is never the only copy that is
+        sure to be there. Where both slots hold the same record, its number tells which of them was synced.
+        """
         known = self._slots()
-        counter, last = (known[-1][0], known[-1][1]) if known else (0, 1)
-        data = frames.encode(frames.RECORD, pack(values), seq=counter + 1)
+        counter, newest = (known[-1][0], known[-1][1]) if known else (0, 1)
+        same = len(known) == 2 and known[0][0] == counter
+        first = (counter + 1) % 2 if same else 1 - newest
+        number = counter + 1 if (counter + 1) % 2 == first else counter + 2
+        data = frames.encode(frames.RECORD, pack(values), seq=number)
         if len(data) > SLOT:
             raise ValueError(f"a record is at most {SLOT} bytes, this one has {len(data)}")
-        write_all(self.fd, data, (1 - last) * SLOT)
+        if durable and known and not same:
+            _sync(
+                self.fd
+            )  # A crash, or damage, came between the two copies: the newest may not be on the disk.
+        write_all(self.fd, data, first * SLOT)
         if durable:
-            os.fdatasync(self.fd) if hasattr(os, "fdatasync") else os.fsync(self.fd)
-        write_all(self.fd, data, last * SLOT)
+            _sync(self.fd)
+        write_all(self.fd, data, (1 - first) * SLOT)
+
+
+def _sync(fd: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
 
 
 def read_placed(name: bytes, *, dir_fd: int) -> Fields | None:

@@ -1,8 +1,8 @@
 """Fault points inside the shim and the guard: the plan of `outlast.faults`, without its imports.
 
 `OUTLAST_FAULTS` is a comma-separated list of `NAME[@N]=ACTION` with the actions `kill`, `stop`, `skip` and
-`OUTLAST_FAULTS` is a comma-separated list of `NAME[@N]=ACTION` with the actions `kill`, `stop`, `skip` and
 `raise:ERRNO`, and perhaps `passages=FOLDER`, where all processes count together, and `until=FILE`, whose
+file ends all that is raised.
 """
 
 from __future__ import annotations
