@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import apsw
@@ -267,6 +268,12 @@ def test_damage_goes_into_a_backup_and_is_named(two_turns: Shell, tmp_path: Path
     blob.unlink()
     ran = two_turns.run("backup", str(tmp_path / "again.tar"), "--json")
     assert (ran.code, ran.lines[0]["damage"]) == (5, [f"blob {blob.name} is missing"])
+    blob.mkdir()
+    file = tmp_path / "third.tar"
+    ran = two_turns.run("backup", str(file), "--json")
+    assert (ran.code, ran.lines[0]["damage"]) == (5, [f"blob {blob.name} cannot be read: it is no file"])
+    with tarfile.open(file) as archive:
+        assert "outlast.db" in archive.getnames()
 
 
 # --- repair ---

@@ -21,8 +21,9 @@ class BackupLine(msgspec.Struct, frozen=True):
 
     file: str
     store: str
-    sessions: int
-    records: int
+    sessions: int | None
+    records: int | None
+    """None where damage keeps them from being counted."""
     blobs: int
     size: int
     damage: list[str]
@@ -57,8 +58,16 @@ def backup_command(file: str, as_json: bool) -> int:
     if as_json:
         screen.json_line(line)
     else:
-        what = f"{made.sessions} sessions, {made.records} records, {made.blobs} blobs"
-        screen.out.line(visible(f"{target}: {what}, {made.size:,} bytes"))
+        counts = [
+            _counted(made.sessions, "sessions"),
+            _counted(made.records, "records"),
+            f"{made.blobs} blobs",
+        ]
+        screen.out.line(visible(f"{target}: {', '.join(counts)}, {made.size:,} bytes"))
         for damage in made.damage:
             screen.note(visible(f"outlast: {damage}; `outlast doctor` says more"))
     return Exit.REJECTED if made.damage else Exit.OK
+
+
+def _counted(count: int | None, what: str) -> str:
+    return f"{what} that cannot be counted" if count is None else f"{count} {what}"

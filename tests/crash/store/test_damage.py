@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -460,6 +461,83 @@ def test_who_has_the_store_open_goes_on_over_a_rebuild(shell: Shell) -> None:
     seq = asyncio.run(_in_place(shell, over))
     assert readable(shell, "a") == (list(range(1, seq + 1)), None)
     assert shell.run("verify", "--all").code == 0
+
+
+# --- a backup of what is damaged ----------------------------------------------------------------
+
+
+def blob_put(shell: Shell) -> Path:
+    """The blob of a session with one large input."""
+
+    async def write() -> None:
+        store = await open_store(shell.url)
+        await (await opened(store, "large")).append([accepted("r", "x" * 400_000)])
+        await store.close()
+
+    asyncio.run(_in_place(shell, write))
+    (blob,) = (shell.state / "outlast.d" / "blobs").glob("??/" + "[0-9a-f]" * 64)
+    return blob
+
+
+def backed_up(shell: Shell, file: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """What a backup that met damage says, and the members that are in it, with their sizes."""
+    ran = shell.run("backup", str(file), "--json")
+    assert ran.code == 5, ran
+    (line,) = ran.lines
+    with tarfile.open(file) as archive:
+        members = {member.name: member.size for member in archive.getmembers()}
+    assert "outlast.db" in members
+    return line, members
+
+
+SHORTER = Path("/sys/devices/system/cpu/online")
+"""Says that it holds a page, and gives less."""
+
+
+@pytest.mark.skipif(not SHORTER.exists(), reason="needs a file that gives less than it says")
+def test_a_blob_that_cannot_be_read_to_its_end_is_damage_and_no_full_disk(
+    shell: Shell, tmp_path: Path
+) -> None:
+    blob = blob_put(shell)
+    blob.unlink()
+    blob.symlink_to(SHORTER)
+    line, members = backed_up(shell, tmp_path / "kept.tar")
+    assert line["damage"] == [f"blob {blob.name} cannot be read: it became shorter meanwhile"]
+    assert members[f"outlast.d/blobs/{blob.parent.name}/{blob.name}"] == SHORTER.stat().st_size
+
+
+@pytest.mark.parametrize("data", [bytes(8192), b"\xa5" * 8192], ids=["zeroed", "noise"])
+def test_where_the_list_of_blobs_is_damaged_all_blobs_go_in(
+    shell: Shell, tmp_path: Path, data: bytes
+) -> None:
+    blob = blob_put(shell)
+    database = shell.state / "outlast.db"
+    for name in ("blob", "blob_by_digest"):
+        overwrite(database, (root(database, name) - 1) * 8192, data)
+    line, members = backed_up(shell, tmp_path / "kept.tar")
+    assert line["blobs"] == 1
+    assert line["damage"][0].startswith("the database is damaged")
+    assert f"outlast.d/blobs/{blob.parent.name}/{blob.name}" in members
+
+
+def test_the_name_of_a_blob_that_is_damaged_leads_to_no_other_file(shell: Shell, tmp_path: Path) -> None:
+    blob_put(shell)
+    connection = apsw.Connection(str(shell.state / "outlast.db"))
+    connection.execute("INSERT INTO blob VALUES (1, '../../../config.toml')")
+    connection.execute("INSERT INTO blob VALUES (1, CAST(x'ff' AS TEXT))")
+    connection.close()
+    line, members = backed_up(shell, tmp_path / "kept.tar")
+    assert [one for one in line["damage"] if "'../../../config.toml'" in one]
+    assert not [name for name in members if "config" in name]
+
+
+def test_what_damage_keeps_from_being_counted_is_no_number(shell: Shell, tmp_path: Path) -> None:
+    database = written(shell)
+    for name in ("record", "sqlite_autoindex_record_1"):
+        overwrite(database, (leaf(database, name) - 1) * 8192, bytes(8192))
+    line, _ = backed_up(shell, tmp_path / "kept.tar")
+    assert (line["sessions"], line["records"]) == (len(SESSIONS), None)
+    assert "records that cannot be counted" in shell.run("backup", str(tmp_path / "again.tar")).out
 
 
 # --- a backup beside owners at work ------------------------------------------------------------

@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
+import stat
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import apsw
 
@@ -28,6 +30,7 @@ _PAGES = 256
 """Copied between two looks at the clock."""
 _CHECKED = "PRAGMA quick_check(1)"
 _PIECE = 1 << 20
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,9 @@ class BackedUp:
     """What a backup holds. `damage` was met in the store on the way: it is in the backup as it was."""
 
     store: str
-    sessions: int
-    records: int
+    sessions: int | None
+    records: int | None
+    """None where damage keeps them from being counted."""
     blobs: int
     size: int
     """Bytes of the file."""
@@ -106,16 +110,19 @@ def _write_archive(layout: Layout, copy: Path, draft: Path, told: Callable[[int,
         descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             archive = _Archive(stream)
-            count = int(connection.execute("SELECT count(DISTINCT digest) FROM blob").get)
-            for (digest,) in connection.execute("SELECT DISTINCT digest FROM blob"):
-                damage += _add_blob(archive, layout, str(digest))
+            count = _count(connection, "DISTINCT digest", "blob")
+            for digest in _every(layout) if count is None else _named(connection):
+                if not _DIGEST.fullmatch(digest):
+                    damage.append(f"the name of a blob is damaged: {digest!r}")
+                    continue
+                damage += _add_blob(archive, layout, digest)
                 blobs += 1
-                told(blobs, count)
+                told(blobs, count or 0)
             for seal in sorted((layout.folder / "seals").glob("*.json")):
-                archive.add(f"{layout.folder.name}/seals/{seal.name}", seal)
+                damage += _add_seal(archive, layout, seal)
             identity = str(connection.execute("SELECT id FROM store").get)
-            sessions = int(connection.execute("SELECT count(*) FROM session").get)
-            records = _count(connection)
+            sessions = _count(connection, "*", "session")
+            records = _count(connection, "*", "record")
             connection.close()  # what is left of its log goes into the file
             archive.add(layout.database.name, copy)
             archive.end()
@@ -128,12 +135,25 @@ def _write_archive(layout: Layout, copy: Path, draft: Path, told: Callable[[int,
     return BackedUp(identity, sessions, records, blobs, size, tuple(damage))
 
 
-def _count(connection: apsw.Connection) -> int:
-    """Of the records; 0 where a damaged page keeps them from being counted."""
+def _count(connection: apsw.Connection, what: str, table: str) -> int | None:
+    """None where a damaged page keeps them from being counted."""
     try:
-        return int(connection.execute("SELECT count(*) FROM record").get)
+        return int(connection.execute(f"SELECT count({what}) FROM {table}").get)
     except apsw.CorruptError:
-        return 0
+        return None
+
+
+def _named(connection: apsw.Connection) -> Iterator[str]:
+    """The blobs that records refer to."""
+    for (digest,) in connection.execute("SELECT DISTINCT CAST(digest AS BLOB) FROM blob"):
+        yield cast(bytes, digest).decode("ascii", "backslashreplace")
+
+
+def _every(layout: Layout) -> Iterator[str]:
+    """All blobs that are there, for where the database cannot say which it refers to."""
+    for path in layout.blobs.glob("[0-9a-f][0-9a-f]/*"):
+        if _DIGEST.fullmatch(path.name):
+            yield path.name
 
 
 def _database_damage(connection: apsw.Connection) -> list[str]:
@@ -152,7 +172,24 @@ def _add_blob(archive: _Archive, layout: Layout, digest: str) -> list[str]:
         )
     except FileNotFoundError:
         return [f"blob {digest} is missing"]
+    except _UnreadableError as error:
+        return [f"blob {digest} cannot be read: {error.strerror}"]
     return [] if found == digest else [f"blob {digest} is changed"]
+
+
+def _add_seal(archive: _Archive, layout: Layout, seal: Path) -> list[str]:
+    """What is wrong with it; nothing where it was taken away meanwhile."""
+    try:
+        archive.add(f"{layout.folder.name}/seals/{seal.name}", seal)
+    except FileNotFoundError:
+        return []
+    except _UnreadableError as error:
+        return [f"the seal {seal.name} cannot be read: {error.strerror}"]
+    return []
+
+
+class _UnreadableError(OSError):
+    """What was to be added cannot be read: damage in the store, and not of the disk that takes the backup."""
 
 
 class _Archive:
@@ -163,23 +200,52 @@ class _Archive:
         self._stream = stream
 
     def add(self, name: str, path: Path) -> str:
-        """The SHA-256 of what was added. Raises OSError."""
-        with path.open("rb") as file:
+        """The SHA-256 of what was added. Raises FileNotFoundError; _UnreadableError, with zeros in the place
+        of what cannot be read of a file that was begun; OSError where the archive cannot be written."""
+        with _opened(path) as file:
             info = tarfile.TarInfo(name)
             info.size = os.fstat(file.fileno()).st_size
             info.mode = 0o600
             self._stream.write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
             digest = hashlib.sha256()
-            left = info.size
+            left, failure = info.size, None
             while left:
-                data = file.read(min(left, _PIECE))
-                if not data:
-                    raise OSError(errno.EIO, f"{path} became shorter while it was read")
+                data, failure = _piece(file, min(left, _PIECE))
+                if failure is not None:
+                    break
                 digest.update(data)
                 self._stream.write(data)
                 left -= len(data)
+        while left:
+            self._stream.write(bytes(min(left, _PIECE)))
+            left -= min(left, _PIECE)
         self._stream.write(bytes(-info.size % tarfile.BLOCKSIZE))
+        if failure is not None:
+            raise failure
         return digest.hexdigest()
 
     def end(self) -> None:
         self._stream.write(bytes(2 * tarfile.BLOCKSIZE))
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Raises FileNotFoundError and _UnreadableError, also for what is no file and might keep its reader
+    waiting."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _UnreadableError(error.errno, error.strerror) from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise _UnreadableError(errno.EINVAL, "it is no file")
+    return os.fdopen(file, "rb", buffering=0)
+
+
+def _piece(file: IO[bytes], size: int) -> tuple[bytes, _UnreadableError | None]:
+    try:
+        data = file.read(size)
+    except OSError as error:
+        return b"", _UnreadableError(error.errno, error.strerror)
+    return data, None if data else _UnreadableError(errno.EIO, "it became shorter meanwhile")
