@@ -149,6 +149,34 @@ async def test_retry_means_a_turn_of_the_past_and_never_the_running_one(home: Ho
         assert home.effects == ["a1", "b", "a2"]
 
 
+async def test_a_cancelled_turn_is_run_again_by_the_owner_that_cancelled_it(home: Home) -> None:
+    """The wish to end it was about the attempt that it ended, and about nothing that bears the same name."""
+    async with home.runtime() as runtime:
+        session = home.session(runtime)
+        turn = await at_work(home, session, runtime)
+        assert (await session.cancel()).result == "done"
+        assert (await turn.result()).outcome == "cancelled"
+        (home.path / "go").touch()
+        assert (await session.retry()).result == "done"
+        assert (await turn.result()).outcome == "done"
+        assert home.effects == ["1", "2"]
+
+
+async def test_a_turn_can_be_cancelled_each_time_it_is_run(home: Home) -> None:
+    async with home.runtime() as runtime:
+        session = home.session(runtime)
+        turn = await session.send("[[effect:{attempt}]][[say:at work {attempt}]][[wait:go]]", key="first")
+        for attempt in (1, 2, 3):
+            await until(runtime, lambda: home.effects == [str(n) for n in range(1, attempt + 1)])  # noqa: B023
+            assert (await session.cancel()).result == "done"
+            assert (await turn.result()).outcome == "cancelled"
+            if attempt < 3:
+                assert (await session.retry()).result == "done"
+        ends = [body for body in await bodies(runtime) if isinstance(body, TurnInterrupted)]
+        assert [end.reason for end in ends] == ["cancelled"] * 3
+        assert await runtime.store.pending("s") == []
+
+
 async def test_a_cancel_ends_a_turn_that_nobody_works_on(home: Home) -> None:
     """Interrupted by a crash and opened again for a retry, then cancelled by a visitor: closed at once."""
     async with home.runtime(on_interrupt="retry") as runtime:

@@ -52,19 +52,23 @@ class LoopDriver:
     show: Show = to_nobody
     """Called with text that is being written; never stored."""
     host: AgentHost | None = None
-    _stop: tuple[str, Stop] | None = None
+    _stop: tuple[int, Stop] | None = None
+    """With the record that the turn was begun or reopened by: a turn that is run again bears the same name,
+    and nobody has asked to end that."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     # --- asked for by the session ------------------------------------------------------------
 
     def request_stop(self, turn: str, stop: Stop) -> None:
-        """End `turn`, if it runs. The last request counts."""
-        self._stop = (turn, stop)
+        """End the open `turn` as it runs now. The last request counts."""
+        self._stop = (self._open(turn).seq, stop)
         self._wake.set()
 
     def stopping(self, turn: str) -> Stop | None:
-        """The wish to end `turn`, if there is one."""
-        return self._stop[1] if self._stop is not None and self._stop[0] == turn else None
+        """The wish to end the open `turn` as it runs now, if there is one."""
+        if self._stop is None or self._stop[0] != self._open(turn).seq:
+            return None
+        return self._stop[1]
 
     def wake(self) -> None:
         """Something that the agent wants to hear is in the journal now (an answer)."""
