@@ -13,7 +13,8 @@ from outlast.agents.contract import Failure
 Stage = Literal["silent", "greeting", "greeted", "introduced", "opening", "ready", "failed"]
 Request = Literal["initialize", "open", "turn", "steer", "interrupt", "clean"]
 
-_SENT_LIMIT = 64
+_SENT_LIMIT = 2
+"""Only the running turn's is ever asked for. All of them are in the record of each turn's end."""
 _PARTIAL_LIMIT = 64 * 1024
 
 
@@ -25,7 +26,7 @@ class Ended(msgspec.Struct, frozen=True):
     cancelled: bool = False
 
 
-class State(msgspec.Struct):
+class State(msgspec.Struct, omit_defaults=True):
     """The folded state. `stage` is how far the handshake has come; `sent` names the prompts written
     lately, `steered` the inputs written to join the running turn, `steers` those that have not landed, with
     the id of the request."""

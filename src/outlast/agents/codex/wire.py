@@ -123,7 +123,7 @@ class PlanNotice(msgspec.Struct, frozen=True, rename="camel"):
     plan: tuple[PlanStep, ...] = ()
 
 
-class TokenCounts(msgspec.Struct, frozen=True, rename="camel"):
+class TokenCounts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     total_tokens: int = 0
     input_tokens: int = 0
     cached_input_tokens: int = 0

@@ -13,6 +13,7 @@ An earlier record is one of the same owner, at most REACH records before: damage
 from __future__ import annotations
 
 import re
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -42,11 +43,12 @@ FORMS = {
     ),
     "InputReserved": '{"generation":"gen-#","seq":#,"key":"@","digest":"$"}',
     "AgentEventRecorded": '{"kind":"message","text":"*',
+    "AgentStateFolded": '{"generation":"gen-#","offset":#,"stdout":#,"last_input":#,"state":"="}',
     "TurnDone": '{"stop_reason":"end_turn"*',
 }
-"""Bodies as the codec writes most of them: `#` stands for digits, `$` for plain text, `*` for the rest, `@`
-for the row's turn, or where it has none, its cause. Part of the stored format: they stay. A body of another
-form is kept whole."""
+"""Bodies as the codec writes most of them: `#` stands for digits, `$` for plain text, `@` for the row's turn,
+or where it has none, its cause; at the end `*` for the rest, `=` for base64, of which the bytes are kept.
+Part of the stored format: they stay. A body of another form is kept whole."""
 _REFERRING = "TurnAttemptStarted"
 """What is left open here may be as in an earlier record: it begins with the distance to that, or 0."""
 
@@ -95,7 +97,8 @@ def _uuid_text(data: bytes) -> str:
 
 # --- types and their forms ---------------------------------------------------------------------
 
-_PATTERNS = {"#": rb"(\d+)", "$": rb'([^"\\\x00-\x1f]*)', "@": rb'([^"\\\x00-\x1f]*)', "*": rb"(.*)"}
+_TEXT = rb'([^"\\\x00-\x1f]*)'
+_PATTERNS = {"#": rb"(\d+)", "$": _TEXT, "@": _TEXT, "*": rb"(.*)", "=": rb"([A-Za-z0-9+/]*=*)"}
 
 
 class _Kind(NamedTuple):
@@ -114,11 +117,13 @@ class _Kind(NamedTuple):
     kept: int
     """Parts that are kept: all but the id."""
     refers: bool
+    has_base64: bool
+    """Its last part."""
 
 
 def _pieces(name: str) -> list[str]:
     """Of the type's form: what stands between the marks, and each mark."""
-    return re.split(r"([#$@*])", FORMS.get(name, ""))
+    return re.split(r"([#$@*=])", FORMS.get(name, ""))
 
 
 def _kind(number: int, name: str) -> _Kind:
@@ -133,6 +138,7 @@ def _kind(number: int, name: str) -> _Kind:
         marks.index("@") if "@" in marks else -1,
         len(marks) - ("@" in marks),
         name == _REFERRING,
+        "=" in marks,
     )
 
 
@@ -207,6 +213,15 @@ def packed(s: int, row: Row, earlier: Earlier) -> tuple[Value, ...]:
     return s, seq, epoch, id_, at, code, v, kept_loop, kept_turn, kept_cause, actor, cursor, body, chain
 
 
+def _bytes(base64: bytes) -> bytes | None:
+    """None where base64 would be written otherwise."""
+    try:
+        data = a2b_base64(base64)
+    except ValueError:
+        return None
+    return data if b2a_base64(data, newline=False) == base64 else None
+
+
 def _number(seq: int) -> bytes:
     return seq.to_bytes((seq.bit_length() + 7) // 8, "big")
 
@@ -219,6 +234,11 @@ def _rest(row: Row, kind: _Kind, earlier: Earlier) -> bytes | None:
     parts: list[bytes] = list(found.groups())
     if kind.id_at >= 0 and parts.pop(kind.id_at) != (row.turn or row.cause or "").encode():
         return None
+    if kind.has_base64:
+        data = _bytes(parts[-1])
+        if data is None:
+            return None
+        parts[-1] = data
     if not kind.refers:
         return _BETWEEN.join(parts)
     distance = row.seq - earlier.attempt_seq
@@ -337,6 +357,8 @@ def _body(
         parts = rest.split(_BETWEEN, kept - 1)
     if len(parts) != kept:
         raise PackingError(f"its body has {len(parts)} parts instead of {kept}")
+    if kind.has_base64:
+        parts[-1] = b2a_base64(parts[-1], newline=False)
     if kind.id_at >= 0:
         parts.insert(kind.id_at, id_.encode() if isinstance(id_, str) else b"")
     return kind.whole % tuple(parts)
