@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -75,6 +76,26 @@ def test_a_damaged_spool_is_no_leave_to_send_the_input_for_ever(place: Place) ->
     damage(place.state)
     assert place.call("resume", "job", "--json").outcomes == ["done"]
     assert place.effects == ["1", "one", "2", "one"]
+
+
+@pytest.mark.parametrize("which", ["gen-000001", "."])
+def test_a_folder_that_is_removed_in_mid_turn_interrupts_it_and_its_agent_is_ended(
+    place: Place, which: str
+) -> None:
+    place.send("job", "[[effect:{turn}]][[touch:up]][[wait:go]][[say:more]][[hang]]", key="one")
+    place.send("job", QUICK, key="two")
+    runtime = place.start("resume", "job", "--json")
+    place.until_there("up")
+    place.until_recorded("job", "InputReserved")
+    (folder,) = place.state.glob("outlast.d/agents/*")
+    shutil.rmtree(folder / which)
+    place.go()
+
+    assert runtime.wait().outcomes == ["interrupted", "done"]
+    evidence = place.journal("job").the(TurnInterrupted, "one").evidence
+    assert "its spool is not there any more" in evidence
+    assert "its agent was ended, verified" in evidence
+    place.assert_effects_once("one", "two")
 
 
 # --- in one process ----------------------------------------------------------------------------------

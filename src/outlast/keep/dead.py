@@ -60,7 +60,13 @@ def kill_marked(generation: Generation, *, seconds: float = 5.0) -> Verified | A
     Does nothing while guard or shim lives: they do it better; nothing in a copy of the folder: what it tells
     of belongs to the original. Raises OSError.
     """
-    deadline = time.monotonic() + seconds
+    try:
+        return _kill_marked(generation, time.monotonic() + seconds)
+    except FileNotFoundError:
+        return tree_dead(generation)  # Somebody has removed the folder.
+
+
+def _kill_marked(generation: Generation, deadline: float) -> Verified | Alive | Unknown:
     verdict = tree_dead(generation)
     with generation.opened() as fd:
         try:

@@ -39,10 +39,11 @@ from outlast.keep import (
     Unknown,
     Verified,
     kill_marked,
-    probe,
     tree_dead,
     wake,
 )
+from outlast.keep.facts import look_at_processes
+from outlast.keep.proc import boot_id, is_alive
 from outlast.keep.standstill import name_stopped
 from outlast.records.types import InputReserved, Process
 from outlast.state.model import Loop
@@ -103,7 +104,7 @@ class AgentHost:
         # A folder that was lost and made anew numbers its generations from 1 again: no cursor is of this one.
         host = cls(generation, Intake(fold, generation.name, agent.line_limit, None, None), hosting, agent)
         host._loop = loop
-        host._learn_processes()
+        await host._learn_processes()
         await host._connect()
         return host
 
@@ -120,7 +121,7 @@ class AgentHost:
         `reserved` is the open turn's input. Raises KeepError."""
         intake = intake_of(hosting, agent, loop, generation, reserved)
         host = cls(generation, intake, hosting, agent)
-        host._learn_processes()
+        await host._learn_processes()
         await host._connect()
         return host
 
@@ -146,16 +147,17 @@ class AgentHost:
             raise
         self._client = client
 
-    def _learn_processes(self) -> None:
-        facts = probe(self.generation.folder).latest
-        if facts is not None and facts.generation == self.generation:
-            found = [facts.guard, facts.shim]
-            self.processes = [
-                Process(role=p.role, pid=p.pid, start_ticks=p.start_ticks)  # type: ignore[arg-type]
-                for p in found
-                if p is not None
-            ]
-            self.boot_id = facts.shim.boot if facts.shim else ""
+    async def _learn_processes(self) -> None:
+        try:
+            shim, guard = await asyncio.to_thread(look_at_processes, self.generation)
+        except FileNotFoundError:
+            return
+        self.processes = [
+            Process(role=p.role, pid=p.pid, start_ticks=p.start_ticks)  # type: ignore[arg-type]
+            for p in (guard, shim)
+            if p is not None
+        ]
+        self.boot_id = shim.boot if shim else ""
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -208,11 +210,20 @@ class AgentHost:
         """The shim is gone: wait until its last word, or its guard's, is in the spool, or until nothing of
         the tree lives. Bounded."""
         deadline = boottime() + int(launch.PATIENCE * 1e9)
-        while not isinstance(tree_dead(self.generation), Verified):
+        while not isinstance(await asyncio.to_thread(self._tree), Verified):
             if boottime() > deadline:
                 return
             wake(self.generation)
             await asyncio.sleep(launch.POLL)
+
+    def _tree(self) -> Verified | Alive | Unknown:
+        """What is known of its process tree. A folder that somebody has removed tells nothing, so that its
+        shim and guard are looked for as they were when we came."""
+        verdict = tree_dead(self.generation)
+        if self.generation.path.is_dir() or self.boot_id != boot_id():
+            return verdict
+        living = tuple(p.pid for p in self.processes if is_alive(p.pid, p.start_ticks))
+        return Alive(f"its folder is gone, process {living[0]} lives", living) if living else verdict
 
     @property
     def unlanded(self) -> frozenset[str]:
@@ -377,7 +388,8 @@ class AgentHost:
         with contextlib.suppress(ShimSilentError):
             await self.end(0.0)
         await self.see_end()
-        return await asyncio.to_thread(kill_marked, self.generation)
+        await asyncio.to_thread(kill_marked, self.generation)
+        return await asyncio.to_thread(self._tree)
 
     async def set_orphan_grace(self, seconds: float | None) -> None:
         """How long it may go on unowned and silent; None: for ever."""

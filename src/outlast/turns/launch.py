@@ -116,7 +116,7 @@ async def end_orphans(folder: AgentFolder) -> None:
     guard and shim its marker finds it. Bounded."""
     latest = folder.latest()
     deadline = asyncio.get_running_loop().time() + PATIENCE
-    while latest is not None and isinstance(tree_dead(latest), Alive):
+    while latest is not None and isinstance(await asyncio.to_thread(tree_dead, latest), Alive):
         if asyncio.get_running_loop().time() > deadline:
             return
         wake(latest)
@@ -125,12 +125,15 @@ async def end_orphans(folder: AgentFolder) -> None:
 
 
 async def gone(generation: Generation) -> None:
-    """Until the generation's shim has let its folder go (it ends right after its last word)."""
+    """Until the generation's shim has let its folder go (it ends right after its last word), or there is no
+    folder any more."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while asyncio.get_running_loop().time() < deadline:
         try:
             with generation.folder.locked():
                 return
+        except FileNotFoundError:
+            return
         except FolderLockHeldError:
             await asyncio.sleep(0.005)
 
