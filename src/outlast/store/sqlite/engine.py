@@ -33,7 +33,7 @@ from outlast.faults import point
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import extended_code, full, is_full, require_safe_sqlite, translated
 from outlast.store.sqlite.layout import Layout, make_private_folder, open_side_file, prepare, unwritable
-from outlast.store.sqlite.operations import Operation, PutSnapshot
+from outlast.store.sqlite.operations import Operation, PutSnapshot, RefusedLateError, outcome_of
 from outlast.store.sqlite.transaction import Cache, Effects, Transaction
 from outlast.store.sqlite.turnstile import Turnstile
 from outlast.store.sqlite.witness import Witness, count_noted
@@ -199,10 +199,7 @@ class Engine:
         before = txn.watermark()
         outcomes: list[object] = []
         for operation in group:
-            try:
-                outcomes.append(operation.run(txn))
-            except OutlastError as refusal:
-                outcomes.append(refusal)
+            outcomes.append(outcome_of(operation, txn))
         txn.flush()
         if not txn.wrote:
             cursor.execute("ROLLBACK")
@@ -251,6 +248,8 @@ class Engine:
     def _failure(self, error: Exception) -> OutlastError:
         if isinstance(error, OutlastError):
             return error
+        if isinstance(error, RefusedLateError):
+            return error.refusal
         database = self._settings.layout.database
         if isinstance(error, apsw.Error):
             if is_full(error, self._connection):

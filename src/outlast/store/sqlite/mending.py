@@ -10,7 +10,7 @@ from typing import ClassVar
 import apsw
 
 from outlast.errors import IntegrityError
-from outlast.store.contract import Beyond, CatalogEntry, Cut, Lease
+from outlast.store.contract import Beyond, CatalogEntry, Cut, Lease, Tip
 from outlast.store.sqlite import quarantine
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.layout import Layout
@@ -84,6 +84,8 @@ class CutJournal:
                 hint="`outlast verify` looks again",
                 session_id=cut.name,
             )
+        append = AppendRows(cut.append)
+        settled, last = append.checked(txn, s, Tip(cut.keep, 0, self.before))
         txn.wrote = True
         txn.cursor.execute(DELETE_RECORDS, (s, cut.keep))
         txn.cursor.execute(DELETE_SNAPSHOTS, (s, cut.keep))
@@ -91,7 +93,7 @@ class CutJournal:
         txn.cursor.execute("UPDATE catalog SET seq = 0 WHERE s = ?", (s,))
         txn.cache.tips.pop(s, None)
         txn.cache.earlier.pop(s, None)
-        tip = AppendRows(cut.append).run(txn)
+        tip = append.write(txn, s, settled, last)
         txn.cursor.executemany(RESETTLE, [(item.seq, s, packed_id(item.request_id)) for item in cut.lost])
         return tip
 

@@ -1,12 +1,13 @@
 """What a writer can do inside a transaction. An operation refuses before it writes anything, so that one
-refusal leaves the rest of its group alone."""
+refusal leaves the rest of its group alone. One that does not costs its group the common commit: each is then
+carried out alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from outlast.errors import IntegrityError, LeaseHeldError
+from outlast.errors import IntegrityError, LeaseHeldError, OutlastError
 from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, Append, Lease, Snapshot, Tip, Tombstone
 from outlast.store.sqlite.incarnation import Node, alive, is_own
@@ -27,6 +28,9 @@ DROP_SNAPSHOTS = (
 INSERT_SNAPSHOT = "INSERT INTO snapshot (s, seq, chain, fold_version, digest, body) VALUES (?, ?, ?, ?, ?, ?)"
 SELECT_NODE = "SELECT pid, start_ticks, boot_id, pid_ns, label FROM node WHERE id = ?"
 
+Settled = dict[tuple[int, str], tuple[bytes, int, int]]
+"""As `Transaction.settled`."""
+
 
 class Operation(Protocol):
     point: ClassVar[str]
@@ -34,6 +38,27 @@ class Operation(Protocol):
 
     def run(self, txn: Transaction) -> object:
         """The result. Raises OutlastError, having written nothing, to refuse."""
+
+
+class RefusedLateError(Exception):
+    """An operation refused after it had written: what it wrote must not be committed with the rest."""
+
+    def __init__(self, refusal: OutlastError) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+def outcome_of(operation: Operation, txn: Transaction) -> object:
+    """Its result or refusal. Raises RefusedLateError."""
+    before, txn.wrote = txn.wrote, False
+    try:
+        return operation.run(txn)
+    except OutlastError as refusal:
+        if txn.wrote:
+            raise RefusedLateError(refusal) from refusal
+        return refusal
+    finally:
+        txn.wrote = txn.wrote or before
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +80,16 @@ class AppendRows:
             return self._elsewhere(txn, s, tip)
         txn.require(s, batch.lease)
         assert s is not None  # a lease in force has a session
-        settled = self._settlements(txn, s)
-        last = self._checked(tip)
+        return self.write(txn, s, *self.checked(txn, s, tip))
+
+    def checked(self, txn: Transaction, s: int, tip: Tip) -> tuple[Settled, Tip]:
+        """What it settles, and the tip after it. Raises StoreError where it does not follow on `tip`, or
+        settles what does not wait; nothing is refused after this."""
+        return self._settlements(txn, s), self._last(tip)
+
+    def write(self, txn: Transaction, s: int, settled: Settled, last: Tip) -> int:
+        """The new tip's seq."""
+        batch = self.batch
         txn.wrote = True
         txn.lay_down(s, batch.rows, batch.lease.epoch)
         if settled:
@@ -69,7 +102,7 @@ class AppendRows:
         txn.effects.names.add(batch.name)
         return last.seq
 
-    def _checked(self, tip: Tip) -> Tip:
+    def _last(self, tip: Tip) -> Tip:
         """The tip after the batch. Raises StoreError for a batch that does not follow on the tip."""
         seq, epoch = tip.seq, self.batch.lease.epoch
         for row in self.batch.rows:
@@ -94,8 +127,8 @@ class AppendRows:
         txn.require(s, batch.lease)
         raise refusals.conflict(batch.name, tip=tip.seq, expected=batch.expected_seq)
 
-    def _settlements(self, txn: Transaction, s: int) -> dict[tuple[int, str], tuple[bytes, int, int]]:
-        settled: dict[tuple[int, str], tuple[bytes, int, int]] = {}
+    def _settlements(self, txn: Transaction, s: int) -> Settled:
+        settled: Settled = {}
         for item in self.batch.settle:
             key = (s, item.request_id)
             found = None
