@@ -73,9 +73,12 @@ def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
 
     facts = probe(AgentFolder(path))
     latest = facts.latest
-    if facts.fault or (latest is not None and latest.fault):
-        yield Finding("shims", "warning", f"{path}: {facts.fault or (latest and latest.fault)}")
     name = None if session is None else session.session
+    fault = facts.fault or ("" if latest is None else latest.fault)
+    if fault:
+        # An owner goes on without what cannot be read, and says so in the journal.
+        mends = None if name is None else f"outlast resume {_quoted(name)}"
+        yield Finding("shims", "warning", f"{path}: {fault}", mends, name)
     for process in () if latest is None else stopped(latest.generation):
         whose = f"of session {name}" if name is not None else f"in {path}"
         message = f"the {process.role} (pid {process.pid}) {whose} is stopped: {_MISSED[process.role]}"
@@ -101,7 +104,12 @@ def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
         pids = f" (pid {' '.join(map(str, verdict.pids))})" if verdict.pids else ""
         message = f"{path} is a copy: the agent that it tells of runs elsewhere{pids} and is not this store's"
         yield Finding("shims", "warning", message, None, name)
-    elif isinstance(verdict, Unknown) and verdict.pids:
+    elif isinstance(verdict, Unknown) and not verdict.pids:
+        gone = latest.generation.path
+        aside = f"mv {_quoted(str(gone))} {_quoted(str(gone.with_name(f'damaged-{gone.name}')))}"
+        message = f"{gone}: nobody can tell whether its agent is dead: {verdict.evidence}; no other begins"
+        yield Finding("shims", "fault", message, f"when none of its processes runs: {aside}", name)
+    elif isinstance(verdict, Unknown):
         pids = " ".join(map(str, verdict.pids))
         message = f"{path.name}: {verdict.evidence}; perhaps: {pids}"
         yield Finding("orphans", "warning", message, f"ps -fp {pids}", name)

@@ -189,8 +189,12 @@ class SpoolReader:
             )
 
     def _record(self) -> ExitRecord | None:
-        with self._generation.opened() as fd:
-            record = ExitRecord.read(fd)
+        """A complete one; one that cannot be read tells no end."""
+        try:
+            with self._generation.opened() as fd:
+                record = ExitRecord.read(fd)
+        except FieldsDamaged:
+            return None
         return record if record is not None and record.complete else None
 
     def _begins_behind_exit(self) -> bool:

@@ -130,7 +130,11 @@ def _failure(code: str, text: str, number: int) -> KeepError:
         return ForeignFolderError(text)
     if code.startswith("tree_"):
         alive = code == "tree_alive"
+        helps = "" if alive else " (`outlast doctor` says what helps)"
         return TreeNotDeadError(
-            f"an earlier agent is not proven dead: {text}", alive=alive, evidence=text, generation=number
+            f"an earlier agent is not proven dead: {text}{helps}",
+            alive=alive,
+            evidence=text,
+            generation=number,
         )
     return _not_started(f"the shim could not take its place: {text}", number)
