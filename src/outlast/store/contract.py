@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # `outlast ls` starts without asyncio
     import asyncio
+    from collections.abc import Awaitable
     from contextlib import AbstractContextManager
 
 Scope = Literal["machine", "cluster"]
@@ -271,9 +272,9 @@ class Store(Protocol):
     """This process, for people."""
 
     # ledger
-    async def append(self, batch: Append) -> int:
-        """The new tip. Raises ConflictError, FencedError, AmbiguousAppendError. Not to be cancelled:
-        `journal.Journal` shields it."""
+    def append(self, batch: Append) -> Awaitable[int]:
+        """The new tip; awaiting it raises ConflictError, FencedError, AmbiguousAppendError. Not to be
+        cancelled: `journal.Journal` shields it."""
         ...
 
     async def read(self, name: str, after: int, limit: int = 1000) -> list[Row]:
@@ -374,11 +375,11 @@ class Mending(Protocol):
     async def beyond(self, name: str, seq: int) -> Beyond: ...
 
     async def unlisted(self) -> list[str]:
-        """Sessions that have a journal or an inbox, and no row in the catalog."""
+        """Sessions that have a journal or an inbox, and in the catalog no row, or one of another time."""
         ...
 
     async def relist(self, entry: CatalogEntry) -> None:
-        """Put a row into the catalog where there is none."""
+        """Put a row into the catalog where there is none, or one that is not of the journal's end."""
         ...
 
     def quarantine_name(self, lease: Lease) -> str:

@@ -354,7 +354,11 @@ async def test_lock_leak(url: str, tmp_path: Path) -> None:
 
 def _in_a_fork(store: Store, batch: Append) -> int:
     """0 if every call was refused."""
-    for call in (store.append(batch), store.tip("s"), store.acquire("s2")):
+
+    async def appended() -> int:
+        return await store.append(batch)
+
+    for call in (appended(), store.tip("s"), store.acquire("s2")):
         try:
             call.send(None)
         except ForkedError:

@@ -125,7 +125,7 @@ async def test_whoever_waits_for_a_writer_that_ends_hears_of_it(
             raise failure("the thread ends")
 
     monkeypatch.setattr(Engine, step, end)
-    first = asyncio.create_task(store.append(Append("s", (row(1, lease.epoch),), 0, lease)))
+    first = asyncio.ensure_future(store.append(Append("s", (row(1, lease.epoch),), 0, lease)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     later = asyncio.create_task(admit(store, "s", "r"))

@@ -157,9 +157,13 @@ class SqliteStore:
 
     # --- ledger ---
 
-    async def append(self, batch: Append) -> int:
-        self._refuse_lost(batch.lease)
-        return cast(int, await self._submit(AppendRows(batch)))
+    def append(self, batch: Append) -> Awaitable[int]:
+        # No coroutine: the journal would need a task for it, at each append.
+        try:
+            self._refuse_lost(batch.lease)
+            return cast("asyncio.Future[int]", self._submit(AppendRows(batch)))
+        except OutlastError as refusal:
+            return _refused(refusal)
 
     def _refuse_lost(self, lease: Lease) -> None:
         self._open_parts(writing=True)
@@ -392,3 +396,7 @@ class SqliteStore:
     def _lose_all(self, reason: LossReason) -> None:
         for epoch in list(self._parts.leases):
             self._lose(epoch, reason)
+
+
+async def _refused(refusal: OutlastError) -> int:
+    raise refusal
