@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -175,6 +176,38 @@ async def test_a_turn_can_be_cancelled_each_time_it_is_run(home: Home) -> None:
         ends = [body for body in await bodies(runtime) if isinstance(body, TurnInterrupted)]
         assert [end.reason for end in ends] == ["cancelled"] * 3
         assert await runtime.store.pending("s") == []
+
+
+ASKS = """
+import json, sys
+
+def say(**line):
+    print(json.dumps(line), flush=True)
+
+prompt = json.loads(sys.stdin.readline())
+yes = {"id": "y", "label": "Yes", "kind": "allow_once"}
+no = {"id": "n", "label": "No", "kind": "reject_once"}
+say(type="gate", id="g", question="May I?", choices=[yes, no], nonce=prompt["nonce"])
+say(type="message", role="assistant", text=json.loads(sys.stdin.readline())["choice"])
+say(type="done", nonce=prompt["nonce"])
+"""
+
+
+@pytest.mark.parametrize("called", ["n", "reject_once"])
+async def test_a_question_is_answered_by_an_id_or_by_the_kind_of_one_choice(home: Home, called: str) -> None:
+    agent = Command([sys.executable, "-c", ASKS], stdin="open")
+    async with outlast.Runtime(home.url, agents={"a": agent}) as runtime, asyncio.timeout(PATIENCE):
+        session = home.session(runtime)
+        turn = await session.send("hi")
+        async for item in session.follow():
+            if getattr(item, "type", "") == "GateOpened":
+                break
+        (gate,) = await session.gates()
+        for no_name in ("No", "2", "allow_always", ""):
+            with pytest.raises(UsageError, match="no such choice; there are: y, n"):
+                await session.answer(gate.id, no_name)
+        assert (await session.answer(gate.id, called)).result == "answered"
+        assert (await turn.result()).text == "n"
 
 
 async def test_a_cancel_ends_a_turn_that_nobody_works_on(home: Home) -> None:

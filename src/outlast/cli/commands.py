@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.runtime.handles import Session, Settled
 
-Order: TypeAlias = "Callable[[Session], Awaitable[Settled]]"
-TurnOrder: TypeAlias = "Callable[[Session, str | None], Awaitable[Settled]]"
+Order: TypeAlias = "Callable[[Session, str | None], Awaitable[Settled]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,22 @@ class Said:
 
 @click.command("cancel")
 @session_argument
+@turn_argument
 @json_option()
-def cancel_command(session: str, as_json: bool) -> int:
-    """Cancel the running turn; the queue is held until the next input or `outlast resume`."""
+def cancel_command(session: str, turn: str | None, as_json: bool) -> int:
+    """Cancel the running turn; the queue is held until the next input or `outlast resume`.
+
+    A retry that nobody has taken yet is taken back. Where no turn runs, the inputs that wait are held. TURN
+    names one turn, or an input that waits: that one is taken out of the queue. Exits 4 when TURN is over.
+    """
+
+    async def cancel(handle: Session, which: str | None) -> Settled:
+        return await handle.cancel(which, actor="cli")
+
     said = Said("cancelled; the queue is held", "there was no turn to cancel")
-    return _owning(session, as_json, lambda handle: handle.cancel(actor="cli"), said)
+    if turn is not None:
+        said = Said("cancelled", "not cancelled", fails=True)
+    return _owning(session, as_json, cancel, said, turn=turn)
 
 
 @click.command("kill")
@@ -58,7 +68,7 @@ def kill_command(session: str, force: bool, as_json: bool) -> int:
     """End a session's agent with its whole process tree, verified; the running turn ends as cancelled."""
     said = Said("the agent is gone, with everything that it had started", "there was no agent to kill")
     how = Ending(force=force)
-    return _owning(session, as_json, lambda handle: handle.kill(actor="cli"), said, how)
+    return _owning(session, as_json, lambda handle, _: handle.kill(actor="cli"), said, how)
 
 
 @click.command("close")
@@ -67,7 +77,7 @@ def kill_command(session: str, force: bool, as_json: bool) -> int:
 def close_command(session: str, as_json: bool) -> int:
     """End a session the normal way: turn interrupted, agent ended. The next input opens it again."""
     said = Said("closed; its next input opens it again", "it was closed already")
-    return _owning(session, as_json, lambda handle: handle.close(actor="cli"), said, Ending())
+    return _owning(session, as_json, lambda handle, _: handle.close(actor="cli"), said, Ending())
 
 
 @click.command("retry")
@@ -104,23 +114,33 @@ class Ending:
     force: bool = False
 
 
-def _owning(name: str, as_json: bool, order: Order, said: Said, ending: Ending | None = None) -> int:
+def _owning(
+    name: str,
+    as_json: bool,
+    order: Order,
+    said: Said,
+    ending: Ending | None = None,
+    *,
+    turn: str | None = None,
+) -> int:
     screen = Screen(os.environ, as_json=as_json)
     config = loaded_config(screen, name)
-    session, settled = run_async(screen, _take_and_order(config, name, order, screen, ending))
+    session, settled = run_async(screen, _take_and_order(config, (name, turn), order, screen, ending))
     return _tell(screen, session, settled, said)
 
 
 async def _take_and_order(
-    config: Config, name: str, order: Order, screen: Screen, ending: Ending | None
+    config: Config, typed: tuple[str, str | None], order: Order, screen: Screen, ending: Ending | None
 ) -> tuple[str, Settled]:
     """Of a session that nobody owns the lease is taken for the order and given back: no turn is begun for
     it, and an agent that is still at work then is left at work."""
     async with open_runtime(config) as runtime:
+        name, turn = typed
         session = runtime.session(await runtime.store.find(name))
+        which = None if turn is None else await _turn(session, turn)
         ends = ending is not None
         await runtime.visit(session.id, ends_agent=ends)
-        asked = asyncio.ensure_future(order(session))
+        asked = asyncio.ensure_future(order(session, which))
         if ending is not None and ending.force:
             done, _ = await asyncio.wait([asked], timeout=HANGS_AFTER)
             if not done:
@@ -142,13 +162,13 @@ HANGS_AFTER = 2.0
 # --- retry, skip: the owner's to do, now or when there is one -------------------------------------
 
 
-def _asking(name: str, turn: str | None, as_json: bool, order: TurnOrder, said: Said) -> int:
+def _asking(name: str, turn: str | None, as_json: bool, order: Order, said: Said) -> int:
     screen = Screen(os.environ, as_json=as_json)
     session, settled = run_async(screen, _ask(screen, name, turn, order))
     return _tell(screen, session, settled, said)
 
 
-async def _ask(screen: Screen, name: str, turn: str | None, order: TurnOrder) -> tuple[str, Settled]:
+async def _ask(screen: Screen, name: str, turn: str | None, order: Order) -> tuple[str, Settled]:
     async with open_client(loaded_config(screen)) as client:
         session = client.session(await speakable(client.store, name))
         which = None if turn is None else await _turn(session, turn)
@@ -156,8 +176,10 @@ async def _ask(screen: Screen, name: str, turn: str | None, order: TurnOrder) ->
 
 
 async def _turn(session: Session, typed: str) -> str:
-    """The turn whose id is, or alone begins with, what was typed. Raises TurnNotFoundError."""
-    turns = [turn.turn for turn in (await session.view()).turns]
+    """The turn, or the input that waits, whose id is, or alone begins with, what was typed. Raises
+    TurnNotFoundError."""
+    view = await session.view()
+    turns = list(dict.fromkeys([turn.turn for turn in view.turns] + [each.request_id for each in view.queue]))
     fitting = [typed] if typed in turns else [turn for turn in turns if typed and turn.startswith(typed)]
     if len(fitting) == 1:
         return fitting[0]
@@ -176,7 +198,7 @@ def _tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
         screen.json_line(ResultLine(session, settled.result, settled.detail))
     else:
         text = {
-            "done": said.done,
+            "done": settled.detail or said.done,
             "too_late": f"{said.too_late}: {settled.detail}" if said.fails else said.too_late,
             "queued": f"kept for the session's next owner: {way_back_command(session)}",
         }.get(settled.result, f"refused: {settled.detail}")

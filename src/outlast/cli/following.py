@@ -234,7 +234,8 @@ class Position:
     begun: Mapping[str, int] = field(default_factory=dict)
     """The turns that are open there, each with the record that its last attempt began with."""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """First lines of the inputs that were accepted and wait there."""
+    """First lines of the inputs that were accepted and wait there, or whose turns are open: a restore may
+    return those to the queue."""
 
 
 async def position_of(store: Store, session: Session) -> Position:
@@ -252,7 +253,12 @@ async def position_of(store: Store, session: Session) -> Position:
         questions=tuple(map(_question, state.gates.values())),
         attempts={turn.turn: turn.attempt for turn in state.open_turns.values() if turn.attempt},
         begun=begun_in(state),
-        inputs=await _first_lines(store, session.id, {queued.seq for queued in state.queue.values()}),
+        inputs=await _first_lines(
+            store,
+            session.id,
+            {queued.seq for queued in state.queue.values()}
+            | {turn.input_seq for turn in state.open_turns.values()},
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from outlast.errors import UsageError
 from outlast.records.types import Choice
+from outlast.state.choices import chosen
 
 Approve = Literal["ask", "never", "all"]
 _WANTED = {"all": "allow_once", "never": "reject_once"}
@@ -38,13 +39,9 @@ def choice_of(typed: str, choices: Sequence[Choice]) -> str:
     """The id of the choice that was typed: an id, else a kind that fits one choice, else a label, else a
     number counted from 1; a question without choices takes any text. Raises UsageError naming the choices."""
     wanted = typed.strip()
-    if not choices and wanted:
-        return wanted
-    if any(choice.id == wanted for choice in choices):
-        return wanted
-    by_kind = [choice.id for choice in choices if choice.kind == wanted]
-    if len(by_kind) == 1:
-        return by_kind[0]
+    found = chosen(wanted, choices)
+    if found is not None:
+        return found
     by_label = [choice.id for choice in choices if choice.label.casefold() == wanted.casefold()]
     if len(by_label) == 1:
         return by_label[0]

@@ -139,7 +139,8 @@ def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
     """restore.md, "Open turns": the first that holds."""
     if turn.attempt is None:
         # Started or reopened, and no agent was given it yet: it simply begins.
-        return _planned(turn, "return", "no attempt had started")
+        again = f" since it was reopened (attempt {turn.attempts} was before)" if turn.attempts else ""
+        return _planned(turn, "return", f"no attempt had started{again}")
     if agent.alive and agent.started:
         return _planned(turn, "attach", describe(agent))
     if agent.terminal is not None:

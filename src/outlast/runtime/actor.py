@@ -110,7 +110,7 @@ class SessionActor:
     async def _step(self) -> None:
         await self._reap()
         entries = await self.store.pending(self.name)
-        commands = Commands(self.journal, self.driver, at_work=self._turn is not None)
+        commands = Commands(self.journal, self.driver, self._accepted, at_work=self._turn is not None)
         for entry in entries:
             if entry.kind == "close":
                 self._closing = self._closing or entry
@@ -183,20 +183,17 @@ class SessionActor:
     async def _accept(self, entries: Sequence[Entry]) -> None:
         """InputAccepted for each in admission order, in one batch; the first may start its turn in it."""
 
-        def accepted(state: State) -> Proposal:
-            return self._accepted(state, requests)
-
-        requests = [(entry, _readable(entry)) for entry in entries]
-        await patience.decide(self.journal, accepted, at="actor.accept")
+        await patience.decide(self.journal, lambda state: self._accepted(state, entries), at="actor.accept")
         self.driver.wake()  # What is to join the running turn is there now.
 
-    def _accepted(self, state: State, requests: Sequence[tuple[Entry, InputRequest | None]]) -> Proposal:
+    def _accepted(self, state: State, entries: Sequence[Entry]) -> Proposal:
         drafts: list[Draft] = []
         settle: list[tuple[str, int]] = []
         held = state.loops[state.root or ""].held
         busy = self._turn is not None or bool(state.open_turns) or bool(state.queue)
         running = state.running if self.driver.agent.capabilities.steer else None
-        for entry, request in requests:
+        for entry in entries:
+            request = _readable(entry)
             settle.append((entry.request_id, len(drafts)))
             if request is None:
                 drafts.append(

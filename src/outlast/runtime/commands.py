@@ -17,6 +17,7 @@ from outlast.records.types import (
     LoopChanged,
     TurnRetried,
 )
+from outlast.state.choices import chosen
 from outlast.state.model import Closed, OpenGate, State
 from outlast.store.contract import Entry
 from outlast.turns import patience
@@ -25,6 +26,8 @@ from outlast.turns.requests import AnswerRequest, StopRequest, TurnRequest, deco
 from outlast.turns.terminal import Ending, Stop
 
 Result = Literal["done", "too_late", "refused"]
+Accept = Callable[[State, Sequence[Entry]], Proposal]
+"""The records that accept these inputs."""
 
 
 @dataclass
@@ -33,6 +36,7 @@ class Commands:
 
     journal: Journal
     driver: LoopDriver
+    accept: Accept
     at_work: bool
     """A task is on the open turn; else nobody is, and nobody will be before these commands are done."""
     consumed: set[str] = field(default_factory=set)
@@ -78,8 +82,26 @@ class Commands:
         elif entry.kind == "kill" and target is None and running is None:
             await self.driver.end_agent(grace=0.0)
             await self._settle(entry, "done", "no turn was running; the agent was ended")
+        elif target is None and running is None:
+            earlier = [e for e in entries if e.kind == "input" and e.order < entry.order]
+            waiting = [e for e in earlier if e.request_id not in self.consumed]
+            await self._decide(lambda state: self._hold(state, entry, waiting))
+            self.consumed.update(e.request_id for e in waiting)
         else:
             await self._decide(lambda state: self._stop_waiting(state, entry, target))
+
+    def _hold(self, state: State, entry: Entry, waiting: Sequence[Entry]) -> Proposal:
+        """A cancel that found nothing at work: what was sent before it is not begun. In one batch with the
+        acceptance of those inputs, or the next owner would take them for new ones, that end the hold."""
+        count = len(state.queue) + len(waiting)
+        if not count:
+            return self._settled(entry, "too_late", "no turn is running")
+        accepted = self.accept(state, waiting) if waiting else Proposal(())
+        held = self._draft(entry, LoopChanged(state="held", reason="cancelled"))
+        told = f"no turn was running; the queue is held ({count} waiting)"
+        settled = CommandSettled(request_id=entry.request_id, command=entry.kind, outcome="done", detail=told)
+        drafts = (*accepted.drafts, held, self._draft(entry, settled))
+        return Proposal(drafts, (*accepted.settle, (entry.request_id, len(drafts) - 1)))
 
     def _stop_waiting(self, state: State, entry: Entry, target: str | None) -> Proposal:
         waiting = state.queue.get(target or "")
@@ -89,18 +111,18 @@ class Commands:
             return self._proposal(entry, InputCancelled(request_id=target, reason="cancelled"))
         ended = None if target is None else retryable(state, target)
         if ended is not None and ended.outcome == "cancelled":
-            return self._settled(entry, "done", "the turn was ended")
-        if target is not None:
-            return self._settled(entry, "too_late", "that turn is over")
-        begun = "a turn has begun since" if state.running is not None else "no turn is running"
-        return self._settled(entry, "too_late", begun)
+            return self._settled(entry, "done", "")
+        over = "a turn has begun since" if target is None else "that turn is over"
+        return self._settled(entry, "too_late", over)
 
     async def _stop_running(self, entry: Entry, turn: str) -> None:
         stop = Stop("killed" if entry.kind == "kill" else "cancelled", entry.actor, entry.request_id)
         asked = self.driver.stopping(turn)
         if not self.at_work:
             await self.driver.end_agent(grace=0.0)
-            await self.driver.close_turn(turn, Ending(stop=stop))
+            begun = self.state.open_turns[turn].attempt is not None
+            nothing = None if begun else "no agent had been given it"
+            await self.driver.close_turn(turn, Ending(stop=stop, interrupted=nothing))
         elif asked is None or (stop.reason == "killed" and asked.reason != "killed"):
             # What was asked before is settled at the next look, if the turn's end does not do it.
             self.driver.request_stop(turn, stop)
@@ -121,13 +143,14 @@ class Commands:
         gate = state.gates.get(request.gate)
         if gate is None:
             return self._settled(entry, "too_late", "the gate is not open any more")
-        known = [choice.id for choice in gate.choices]
-        if request.choice not in known:
-            return self._settled(entry, "refused", f"no such choice; there are: {', '.join(known)}")
+        choice = chosen(request.choice, gate.choices)
+        if choice is None:
+            known = ", ".join(each.id for each in gate.choices)
+            return self._settled(entry, "refused", f"no such choice; there are: {known}")
         resolved = GateResolved(
-            gate=gate.gate, reason="answered", answer=request.choice, by=request.by or entry.actor
+            gate=gate.gate, reason="answered", answer=choice, by=request.by or entry.actor
         )
-        bodies = self._consequences(state, gate, request.choice, entry)
+        bodies = self._consequences(state, gate, choice, entry)
         return self._proposal(entry, resolved, *bodies, turn=gate.turn)
 
     def _consequences(self, state: State, gate: OpenGate, choice: str, entry: Entry) -> list[Body]:
@@ -205,6 +228,30 @@ def _of_parked(state: State, gate: OpenGate) -> bool:
 
 def _reopens(state: State, gate: OpenGate, choice: str) -> bool:
     return _of_parked(state, gate) and choice in ("retry", "continue")
+
+
+def reopening(state: State, pending: Sequence[Entry]) -> str | None:
+    """The turn that the newest command among `pending` would run again; None where none would."""
+    for entry in reversed(pending):
+        try:
+            found = _reopened(state, entry)
+        except InvalidRecordError:
+            continue  # Its owner will refuse it.
+        if found is not None:
+            return found
+    return None
+
+
+def _reopened(state: State, entry: Entry) -> str | None:
+    """The turn that the command would run again. Raises InvalidRecordError."""
+    if entry.kind == "retry":
+        closed = retryable(state, decode(TurnRequest, entry.body).turn or "")
+        return None if closed is None else closed.turn
+    if entry.kind == "answer":
+        request = decode(AnswerRequest, entry.body)
+        gate = state.gates.get(request.gate)
+        return gate.turn if gate is not None and _reopens(state, gate, request.choice) else None
+    return None
 
 
 def retryable(state: State, wanted: str | None = None) -> Closed | None:

@@ -24,7 +24,7 @@ from outlast.records.types import CommandSettled, Content, GateResolved, InputCa
 from outlast.restore.opening import Opening, encode_opening
 from outlast.runtime.awaiting import outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
-from outlast.runtime.commands import retryable
+from outlast.runtime.commands import reopening, retryable
 from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
 from outlast.runtime.view import Gate, View, build_view, gate_of
@@ -236,12 +236,14 @@ class Session:
         return Answer("expired" if found.reason == "expired" else "gone", found.by)
 
     async def cancel(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
-        """Cancel the running turn and hold the queue; `turn` may also name an input that still waits."""
-        return await self._command("cancel", StopRequest(turn=turn or await self._running()), actor)
+        """Cancel the running turn and hold the queue; `turn` may also name an input that still waits. Without
+        `turn` a retry that no owner has taken yet is taken back; where nothing runs or is about to, the queue
+        is held as it is."""
+        return await self._command("cancel", StopRequest(turn=turn or await self._begun()), actor)
 
     async def kill(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
         """End the agent's whole process tree, verified; a running turn ends as cancelled."""
-        return await self._command("kill", StopRequest(turn=turn or await self._running()), actor)
+        return await self._command("kill", StopRequest(turn=turn or await self._begun()), actor)
 
     async def close(self, *, actor: str | None = None) -> Settled:
         """End the session in the normal way: turn interrupted, agent ended, SessionStopped. The next input
@@ -270,9 +272,12 @@ class Session:
                 return Settled("too_late", "no turn is parked and the queue is not held")
         return await self._command("skip", TurnRequest(turn=turn), actor)
 
-    async def _running(self) -> str | None:
-        running = (await load_state(self._backing.store, self.id)).running
-        return running.turn if running else None
+    async def _begun(self) -> str | None:
+        """The turn that runs, or that a command which waits is about to run again."""
+        # In this order: what an owner takes meanwhile is found in the journal.
+        pending = await self._backing.store.pending(self.id)
+        state = await load_state(self._backing.store, self.id)
+        return state.running.turn if state.running else reopening(state, pending)
 
     async def _require(self) -> None:
         if not await self._exists(None):
