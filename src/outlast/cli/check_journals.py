@@ -34,6 +34,7 @@ def check_journals(layout: Layout, reader: Reader) -> Iterator[Finding]:
         walk = _Walk(layout, reader, time.monotonic() + SECONDS)
         yield from walk.findings([session for session in sessions if session not in shorter])
         yield from _witness(reader)
+        yield from _list(reader)
     except IntegrityError as error:
         yield Finding("store", "fault", error.message, "outlast repair --database")
         return
@@ -103,6 +104,13 @@ def _witness(reader: Reader) -> Iterator[Finding]:
             "its next record mends that; compare it with a backup if you doubt it",
             session,
         )
+
+
+def _list(reader: Reader) -> Iterator[Finding]:
+    """Whether the list shows each session as its journal has it."""
+    for session in reader.unlisted():
+        words = f"the list does not show session {session} as its journal has it"
+        yield Finding("list", "fault", words, "outlast repair --database", session)
 
 
 def _sessions(count: int) -> str:

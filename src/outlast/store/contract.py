@@ -117,10 +117,13 @@ class CatalogEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A catalog entry joined with what is live: pending inbox inputs and the living owner."""
+    """A catalog entry joined with what is live: what waits in the inbox, and the living owner."""
 
     entry: CatalogEntry
     pending: int
+    """Inputs."""
+    commands: int
+    """All else: retries, answers, cancels."""
     owner: Holder | None
 
 

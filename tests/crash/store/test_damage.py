@@ -108,7 +108,7 @@ def doctor(shell: Shell) -> list[dict[str, Any]]:
     """Its findings that are no praise."""
     ran = shell.run("doctor", "--json")
     found: list[dict[str, Any]] = ran.lines[0]["findings"]
-    mine = ("store", "journals", "witness", "blobs")
+    mine = ("store", "journals", "witness", "blobs", "list")
     return [one for one in found if one["check"] in mine and one["level"] in ("warning", "fault")]
 
 
@@ -187,6 +187,30 @@ def test_index_lost(shell: Shell) -> None:
     assert shell.run("ls").code == 5
     assert shell.run("repair", "--database").code == 0
     assert sorted(shell.sessions(), key=lambda row: row["id"]) == sorted(listed, key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM catalog",
+        "UPDATE catalog SET seq = seq - 1, title = 'old'",
+        "UPDATE catalog SET seq = 10000",
+    ],
+    ids=["rows missing", "rows of before", "rows of a time that never came"],
+)
+def test_a_list_that_is_not_the_journals_is_named_and_made_anew(shell: Shell, change: str) -> None:
+    """Its pages are sound and its rows are not those that the journals make."""
+    database = written(shell)
+    listed = sorted(shell.sessions(), key=lambda row: row["id"])
+    connection = apsw.Connection(str(database))
+    connection.execute(change)
+    connection.close()
+    found = [finding for finding in doctor(shell) if finding["check"] == "list"]
+    assert {finding["session"] for finding in found} == set(SESSIONS)
+    assert {finding["remedy"] for finding in found} == {"outlast repair --database"}
+    assert shell.run("repair", "--database").code == 0
+    assert sorted(shell.sessions(), key=lambda row: row["id"]) == listed
+    assert doctor(shell) == []
 
 
 def test_a_damaged_list_is_shown_as_far_as_it_can_be_read(shell: Shell) -> None:

@@ -100,17 +100,24 @@ class CutJournal:
 
 @dataclass(frozen=True, slots=True)
 class Relist:
-    """Put a session's row into the catalog, where there is none: a projection, guarded by its seq."""
+    """Put a session's row into the catalog where there is none, or another than its journal's end makes. Its
+    owner's own appends put the right one, so that one that is late is dropped."""
 
     point: ClassVar[str] = "relist"
     entry: CatalogEntry
 
     def run(self, txn: Transaction) -> None:
-        s = txn.session(self.entry.session)
-        if s is not None and txn.one("SELECT 1 FROM catalog WHERE s = ?", (s,)) is None:
+        txn.flush()
+        entry = self.entry
+        s = txn.session(entry.session)
+        if s is None:
+            return
+        listed = txn.one("SELECT seq FROM catalog WHERE s = ?", (s,))
+        if listed is None or (listed != entry.seq == txn.tip(s).seq):
             txn.wrote = True
-            txn.catalog[s] = self.entry
-            txn.effects.names.add(self.entry.session)
+            txn.cursor.execute("DELETE FROM catalog WHERE s = ?", (s,))  # it takes no row older than its own
+            txn.catalog[s] = entry
+            txn.effects.names.add(entry.session)
 
 
 class Mending:

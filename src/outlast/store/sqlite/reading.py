@@ -65,7 +65,8 @@ SELECT_SNAPSHOTS = "SELECT seq, chain, fold_version, digest, body FROM snapshot 
 SELECT_REFERENCE = "SELECT 1 FROM blob WHERE digest = ? LIMIT 1"
 SELECT_PENDING = f"SELECT {ENTRY_COLUMNS} FROM inbox WHERE s = ? ORDER BY n"
 SELECT_UNLISTED = (
-    "SELECT name FROM session WHERE NOT EXISTS (SELECT 1 FROM catalog WHERE catalog.s = session.s)"
+    "SELECT name FROM session LEFT JOIN catalog ON catalog.s = session.s"
+    " WHERE catalog.seq IS NOT (SELECT coalesce(max(seq), 0) FROM record WHERE record.s = session.s)"
     " AND (EXISTS (SELECT 1 FROM record WHERE record.s = session.s)"
     " OR EXISTS (SELECT 1 FROM inbox WHERE inbox.s = session.s)) ORDER BY session.s"
 )
@@ -83,6 +84,7 @@ SELECT_CHANGED = (
 _LISTED = (
     f"name, {', '.join('catalog.' + column for column in CATALOG_COLUMNS.split(', '))},"
     " (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s AND kind = 'input'),"
+    " (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s AND kind != 'input'),"
     " lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label"
 )
 _OWNER = " LEFT JOIN lease ON lease.s = catalog.s LEFT JOIN node ON node.id = lease.node"
@@ -219,7 +221,7 @@ class Reader:
         return [cast(str, row[0]) for row in self._all("SELECT name FROM session ORDER BY s")]
 
     def unlisted(self) -> list[str]:
-        """Sessions that have a journal or an inbox, and no row in the catalog."""
+        """Sessions that have a journal or an inbox, and in the catalog no row, or one of another time."""
         return [cast(str, row[0]) for row in self._all(SELECT_UNLISTED)]
 
     def noted(self, name: str) -> Tip | None:
@@ -298,14 +300,14 @@ class Reader:
     def _listed(self, row: tuple[Value, ...], lives: dict[str, bool]) -> Listed:
         name, *columns = row
         entry = catalog_entry(cast(str, name), columns[:11])
-        pending, epoch, id_ = columns[11:14]
+        pending, commands, epoch, id_ = columns[11:15]
         if id_ is None:
-            return Listed(entry, cast(int, pending), None)
-        node = Node(*columns[13:])  # type: ignore[arg-type]
+            return Listed(entry, cast(int, pending), cast(int, commands), None)
+        node = Node(*columns[14:])  # type: ignore[arg-type]
         if node.id not in lives:
             lives[node.id] = alive(self._layout.nodes, node)
         owner = Holder(node.id, cast(int, epoch), node.pid, node.label) if lives[node.id] else None
-        return Listed(entry, cast(int, pending), owner)
+        return Listed(entry, cast(int, pending), cast(int, commands), owner)
 
     def find(self, name_or_prefix: str) -> str:
         refusals.require_name(name_or_prefix)
