@@ -8,7 +8,7 @@ import signal
 from tests.support.place import Place
 from tests.support.processes import until
 
-from outlast.records.types import GateResolved, TurnInterrupted
+from outlast.records.types import GateResolved, TurnFailed, TurnInterrupted, TurnParked
 from outlast.runtime.client import Client
 from outlast.runtime.handles import Answer
 
@@ -60,3 +60,21 @@ def test_a_gate_is_answered_while_its_agent_is_being_ended(place: Place) -> None
     journal = place.journal("job")
     assert [body.reason for body in journal.bodies(TurnInterrupted)] == ["cancelled"]
     assert [body.reason for body in journal.bodies(GateResolved)] == ["answered"]
+
+
+def test_a_question_about_an_earlier_turn_that_nobody_answers_switches_no_deadline_off(place: Place) -> None:
+    place.send("job", "[[touch:up]][[wait:never]]", key="one", agent="strict")
+    runtime = place.start("resume", "job", "--json", faults="turn.input.after=kill")
+    place.until_there("up")
+    runtime.wait()
+    (agent,) = (pid for pid, line in place.leftovers.items() if "scripted.py" in line)
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: not place.leftovers, "its shim has seen its end, and ended")
+    place.call("resume", "job", "--json")
+    assert place.journal("job").the(TurnParked, "one").detail == "asked"
+
+    place.send("job", "[[wait:never]]", key="two", agent="strict")
+    assert place.call("resume", "job", "--json").outcomes == ["failed"]
+    assert place.journal("job").the(TurnFailed, "two").receipt.error.code == "timeout_idle"
+    ask = place.ask(lambda client: client.session("job").gates())
+    assert [gate.question[:7] for gate in ask] == ["A crash"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,16 @@ from outlast.records.envelope import Record
 from outlast.records.types import GateOpened, GateResolved
 from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
+from outlast.turns import deciding
 
 ASKS = "[[gate:g:ok?:allow_once,reject_once]]"
 
 
+HOLDS_ON = f"[[ignore-term]]{ASKS}[[hang]]"
+
+
 @asynccontextmanager
-async def owner(path: Path, policy: Callable[[GateOpened], str | None]) -> AsyncIterator[outlast.Session]:
+async def owner(path: Path, policy: Callable[[GateOpened], Any]) -> AsyncIterator[outlast.Session]:
     agent = Command(command(SCRIPTED, "--effects", str(path / "effects")), stdin="open")
     url = sqlite_url(path / "x.db")
     async with outlast.Runtime(url, agents={"a": agent}, on_gate=policy) as runtime, asyncio.timeout(30):
@@ -119,3 +123,45 @@ async def test_an_owner_that_comes_later_decides_the_gates_that_are_open(tmp_pat
         assert (await turn.result()).outcome == "done"
         assert (await session.outcome("one")).text == "g=allow_once"
         assert await resolutions(session) == [("policy", "allow_once")]
+
+
+async def test_a_policy_that_is_still_at_it_ends_before_its_turn_does(tmp_path: Path) -> None:
+    """What the embedding program does there must not go on beside the next turn."""
+    ended = False
+
+    async def takes_its_time(gate: GateOpened) -> str | None:
+        nonlocal ended
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.5)  # what it has begun is put in order
+            ended = True
+        return None
+
+    async with owner(tmp_path, takes_its_time) as session:
+        turn = await session.send(HOLDS_ON, agent="a")
+        await gate_of(session)
+        await session.cancel()
+        assert (await turn.result()).outcome == "cancelled"
+        assert ended
+
+
+async def test_a_policy_that_takes_no_notice_of_its_end_does_not_hold_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(deciding, "LEAVE", 0.1)
+    enough = asyncio.Event()
+
+    async def takes_no_notice(gate: GateOpened) -> str | None:
+        while not enough.is_set():
+            with suppress(asyncio.CancelledError):
+                await enough.wait()
+        return None
+
+    async with owner(tmp_path, takes_no_notice) as session:
+        turn = await session.send(HOLDS_ON, agent="a")
+        await gate_of(session)
+        await session.cancel()
+        assert (await turn.result()).outcome == "cancelled"
+        assert "goes on after its turn" in caplog.text
+        enough.set()

@@ -32,6 +32,7 @@ AGENTS: Mapping[str, Mapping[str, object]] = {
     "holding": {"on_interrupt": "hold"},
     "curious": {"on_interrupt": "ask"},
     "impatient": {"idle_timeout": "1s"},
+    "strict": {"idle_timeout": "1s", "on_interrupt": "ask"},
     "patient": {"stdin": "open", "idle_timeout": "30s"},
     "short": {"stdin": "open", "orphan_grace": "1s"},
     "wary": {"require_nonce": True},

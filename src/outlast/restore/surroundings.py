@@ -12,7 +12,7 @@ from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.probe import Resolve, probe_facts
 from outlast.state.model import State
 from outlast.store.contract import Store
-from outlast.turns.conversation import GatePolicy
+from outlast.turns.deciding import GatePolicy
 from outlast.turns.hosting import Hosting
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from outlast.errors import UsageError
 from outlast.records.types import GateOpened
-from outlast.turns.conversation import GatePolicy
+from outlast.turns.deciding import GatePolicy
 
 GateChoice = str | None
 """A choice's id, or None to leave the gate to a person."""

@@ -6,7 +6,7 @@ The loop is: fold what the spool holds, make it durable, and only then write wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outlast import faults
@@ -24,15 +24,15 @@ from outlast.clock import monotonic
 from outlast.journal import Journal, Proposal
 from outlast.keep import KeepError, Verified
 from outlast.records.envelope import Draft
-from outlast.records.types import Content, GateOpened, GateResolved, InputReserved, InputReturned
+from outlast.records.types import Content, GateOpened, InputReserved, InputReturned
 from outlast.state.model import OpenTurn, State
 from outlast.turns import patience
 from outlast.turns.cut import what_then, with_open_calls
 from outlast.turns.deadlines import Deadlines, Limits
+from outlast.turns.deciding import Deciding, GatePolicy
 from outlast.turns.host import AgentHost, SpoolLost, input_digest
 from outlast.turns.merge import Merger
 from outlast.turns.reading import Show, read_on, take_in
-from outlast.turns.report import report
 from outlast.turns.steering import Steering, reservation
 from outlast.turns.terminal import Ending, Stop
 
@@ -47,9 +47,6 @@ WATCH = 10.0
 """Seconds of silence after which it is looked whether somebody has stopped the agent's shim, or its disk is
 full."""
 FULL = "the disk takes nothing to or from the agent, which waits; it goes on once there is space"
-
-GatePolicy = Callable[[str, GateOpened], Awaitable[str | None]]
-"""(gate id, gate) -> the choice that a policy makes, or None to leave it to a person."""
 
 _UNDELIVERABLE = {
     "too_large": "the input is larger than the agent takes",
@@ -74,21 +71,20 @@ class Conversation:
     stop: Callable[[], Stop | None]
     _deadlines: Deadlines = field(init=False)
     _steering: Steering = field(init=False)
+    _deciding: Deciding = field(init=False)
     _flushed: float = field(default_factory=monotonic)
     _stdin_open: bool = True
     _failure: Failure | None = None
     """What the runtime itself saw fail."""
-    _policies: set[asyncio.Task[None]] = field(default_factory=set)
     _named: str = ""
     """The standstill that was told last."""
-    _unrecorded: BaseException | None = None
-    """Why the decision of a policy could not be recorded."""
 
     def __post_init__(self) -> None:
         agent = self.agent
         limits = Limits(agent.idle_timeout, agent.total_timeout, agent.capabilities.many_turns)
         self._deadlines = Deadlines(limits, monotonic())
         self._steering = Steering(self.journal, self.turn)
+        self._deciding = Deciding(self.journal, self.policy, self.loop, self.turn, self.wake)
 
     async def run(self) -> Ending:
         """Stay until the turn is over; what was not yet durable then is in the merger. Raises
@@ -100,8 +96,7 @@ class Conversation:
         except KeepError as error:
             return await self._cut_off(error.message)
         finally:
-            for task in self._policies:
-                task.cancel()
+            await self._deciding.end()
 
     async def _run(self) -> Ending:
         folded_at = self.host.intake.started_at_frame
@@ -211,48 +206,27 @@ class Conversation:
         records = await patience.append_output(self.journal, drafts, at="turn.events")
         for record in records:
             if isinstance(record.body, GateOpened):
-                self._ask_policy(record.body)
+                self._deciding.ask(record.body)
 
-    def _ask_policy(self, gate: GateOpened) -> None:
-        # Beside the conversation: while it is decided the agent is read and a person may be faster.
-        task = asyncio.create_task(self._decide(gate), name=f"gate {gate.gate}")
-        self._policies.add(task)
-        task.add_done_callback(self._decided)
-
-    def _decided(self, task: asyncio.Task[None]) -> None:
-        self._policies.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._unrecorded = task.exception()
-            self.wake.set()
+    def _open_gates(self) -> list[GateOpened]:
+        """What the agent asks in this turn and waits for. Others of the session may be open for ever."""
+        return [
+            gate.opened
+            for gate in self.journal.state.gates.values()
+            if gate.turn == self.turn and gate.generation == self.host.generation_name
+        ]
 
     def _ask_about_open_gates(self) -> None:
         """Those that an earlier owner left open: its policy, if it had one, died with it."""
-        for gate in self.journal.state.gates.values():
-            if gate.turn == self.turn and gate.generation == self.host.generation_name:
-                self._ask_policy(gate.opened)
-
-    async def _decide(self, gate: GateOpened) -> None:
-        try:
-            choice = await self.policy(gate.gate, gate)
-        except Exception as error:  # noqa: BLE001 - it is the embedding program's; the gate stays a person's
-            report(f"the policy for the gate {gate.gate} failed, a person has to answer it", error)
-            return
-        if choice is None:
-            return
-        resolved = GateResolved(gate=gate.gate, reason="policy", answer=choice, by="policy")
-
-        def if_open(state: State) -> Proposal | None:
-            return Proposal((self._draft(resolved),)) if gate.gate in state.gates else None
-
-        await patience.decide(self.journal, if_open, at="turn.policy")
-        self.wake.set()
+        for gate in self._open_gates():
+            self._deciding.ask(gate)
 
     async def _store_state(self) -> None:
         folded = self.host.intake.dump()
         await patience.append(self.journal, [Draft(body=folded, loop=self.loop)], at="turn.state")
         await self.host.trim(folded.offset)
 
-    def _draft(self, body: GateResolved | InputReturned) -> Draft:
+    def _draft(self, body: InputReturned) -> Draft:
         return Draft(body=body, loop=self.loop, turn=self.turn)
 
     # --- what is said to the agent -----------------------------------------------------------------
@@ -352,7 +326,7 @@ class Conversation:
     # --- deadlines ---------------------------------------------------------------------------------
 
     async def _enforce(self) -> None:
-        asks = bool(self.journal.state.gates)
+        asks = bool(self._open_gates())
         if not asks:
             await self.host.set_orphan_grace(self.agent.orphan_grace)
         stop, fold = self.stop(), self.host.intake.fold
@@ -388,5 +362,5 @@ class Conversation:
             self._name(stopped or (FULL if await self.host.held_by_disk() else ""))
         self.wake.clear()
         self.journal.raise_if_lost()
-        if self._unrecorded is not None:
-            raise self._unrecorded
+        if self._deciding.failure is not None:
+            raise self._deciding.failure

@@ -26,7 +26,8 @@ from outlast.records.types import (
 )
 from outlast.state.model import OpenTurn, State
 from outlast.turns import launch, patience
-from outlast.turns.conversation import KILL_GRACE, Conversation, GatePolicy
+from outlast.turns.conversation import KILL_GRACE, Conversation
+from outlast.turns.deciding import GatePolicy
 from outlast.turns.host import AgentHost, SpoolLost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
