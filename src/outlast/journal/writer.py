@@ -196,11 +196,12 @@ class Journal:
         state = self.state.copy()
         epoch, at = self.lease.epoch, clock.now()
         random = os.urandom(UUID7_RANDOM * len(drafts))
-        size = blobs.size
+        size, used = blobs.size, 0
         rows: list[Row] = []
         records: list[Record] = []
-        for number, (draft, body) in enumerate(zip(drafts, bodies, strict=True)):
-            uuid = uuid7(at, random[number * UUID7_RANDOM : (number + 1) * UUID7_RANDOM])
+        for draft, body in zip(drafts, bodies, strict=True):
+            uuid = uuid7(at, random[used : used + UUID7_RANDOM])
+            used += UUID7_RANDOM
             row = row_of(draft, body, Stamp(state.seq + 1, epoch, uuid, at), self.name, state.chain)
             record = _record(draft, row)
             # On a copy and before it is stored: a record that contradicts the journal would make it
@@ -209,7 +210,7 @@ class Journal:
             rows.append(row)
             records.append(record)
             size += ENVELOPE + len(body)
-        settled = tuple(Settlement(request, rows[index].seq) for request, index in settle)
+        settled = tuple([Settlement(request, rows[index].seq) for request, index in settle])
         entry = catalog_entry(state)
         append = Append(self.name, tuple(rows), self.state.seq, self.lease, settled, entry, blobs.digests)
         return Batch(append, records, state, size)

@@ -11,18 +11,18 @@ def catalog_entry(state: State) -> CatalogEntry:
     readers join that in."""
     root = state.loops.get(state.root or "")
     return CatalogEntry(
-        session=state.session,
-        seq=state.seq,
-        title=state.title,
-        state=status(state),
-        agent=root.agent if root is not None else state.manifest.agent if state.manifest else "",
-        workspace=state.workspace,
-        created_at=state.created_at,
-        last_activity_at=state.last_activity_at,
-        turns=state.turns,
-        queued=len(state.queue),
-        open_gates=len(state.gates),
-        labels=tuple(sorted(state.labels.items())) if state.labels else (),
+        state.session,
+        state.seq,
+        state.title,
+        status(state),
+        root.agent if root is not None else state.manifest.agent if state.manifest else "",
+        state.workspace,
+        state.created_at,
+        state.last_activity_at,
+        state.turns,
+        len(state.queue),
+        len(state.gates),
+        tuple(sorted(state.labels.items())) if state.labels else (),
     )
 
 
