@@ -19,7 +19,13 @@ import apsw
 from outlast.errors import IntegrityError
 from outlast.faults import point
 from outlast.store.sqlite import schema
-from outlast.store.sqlite.connection import PAGE_SIZE, connect_reader, connect_writer, translated
+from outlast.store.sqlite.connection import (
+    PAGE_SIZE,
+    connect_reader,
+    connect_writer,
+    require_safe_sqlite,
+    translated,
+)
 from outlast.store.sqlite.layout import Layout, flush_folder, make_private_folder, unwritable
 from outlast.store.sqlite.mending import damaged, require_sound
 from outlast.store.sqlite.packing import Value
@@ -47,14 +53,17 @@ class Rebuilt:
 
 
 def rebuild(layout: Layout, at: int, busy_seconds: float = 60.0) -> Rebuilt | None:
-    """None where the database is sound. Raises IntegrityError where not even its beginning can be read, and
-    StoreError. Blocking."""
+    """None where the database is sound. One of an older schema is brought up to date with it. Raises
+    IntegrityError where not even its beginning can be read; SchemaError for one of a newer outlast or of
+    another program, PlatformError and StoreError, having touched nothing. Blocking."""
+    require_safe_sqlite()
     turnstile = Turnstile(layout)
     try:
         with turnstile.turn(busy_seconds):
+            version = _version(layout)
             if _is_sound(layout):
                 return None
-            return _rebuild(layout, at)
+            return _rebuild(layout, version, at)
     except OSError as error:
         raise unwritable(layout.database, error) from error
     except apsw.CorruptError as error:
@@ -63,6 +72,14 @@ def rebuild(layout: Layout, at: int, busy_seconds: float = 60.0) -> Rebuilt | No
         raise translated(error, layout.database) from error
     finally:
         turnstile.close()
+
+
+def _version(layout: Layout) -> int:
+    source = connect_reader(layout)
+    try:
+        return schema.version_of(source)
+    finally:
+        source.close()
 
 
 def _is_sound(layout: Layout) -> bool:
@@ -84,7 +101,7 @@ def _hopeless(layout: Layout, error: apsw.Error) -> IntegrityError:
     return found
 
 
-def _rebuild(layout: Layout, at: int) -> Rebuilt:
+def _rebuild(layout: Layout, version: int, at: int) -> Rebuilt:
     base = layout.folder / "quarantine"
     make_private_folder(base)
     final = base / f"database-{at}"
@@ -94,7 +111,8 @@ def _rebuild(layout: Layout, at: int) -> Rebuilt:
     source = connect_reader(layout)
     try:
         copy_pages(source, draft / "database.db")
-        counts, lost = _salvage(source, fresh, at)
+        counts, lost = _salvage(source, fresh, version, at)
+        _bring_up_to_date(layout, fresh, version, at)
         keep = draft / "database.db"
         point("rebuild.before_rename")
         final.mkdir(mode=0o700)
@@ -110,27 +128,40 @@ def _rebuild(layout: Layout, at: int) -> Rebuilt:
     return Rebuilt(final, sum(counts.values()), {k: n for k, n in lost.items() if n}, nameless)
 
 
-def _salvage(source: apsw.Connection, fresh: Path, at: int) -> tuple[dict[str, int], dict[str, int]]:
+def _salvage(
+    source: apsw.Connection, fresh: Path, version: int, at: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """`fresh` is made in the version of the source, so that row by row it takes what is there."""
     target = apsw.Connection(str(fresh))
     counts: dict[str, int] = {}
     lost: dict[str, int] = {}
     try:
         target.pragma("page_size", PAGE_SIZE)
         target.pragma("journal_mode", "wal")
-        schema.migrate(target, 0, at)
+        schema.migrate(target, 0, at, to=version)
+        has = {name for (name,) in target.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         target.execute("BEGIN")
         # Without these two there is no store: who cannot read them has to put a backup back.
         _replace(target, "store", source.execute("SELECT * FROM store").fetchall())
         _replace(target, "schema_version", source.execute("SELECT * FROM schema_version").fetchall())
-        for table in ROWS:
+        for table in filter(has.__contains__, ROWS):
             counts[table], lost[table] = _copy_rows(source, target, table)
-        for table in KEYED:
+        for table in filter(has.__contains__, KEYED):
             counts[table], lost[table] = _copy_keyed(source, target, table)
         _keep_numbers(source, target)
         target.execute("COMMIT")
     finally:
         target.close()
     return counts, lost
+
+
+def _bring_up_to_date(layout: Layout, fresh: Path, version: int, at: int) -> None:
+    if version < schema.VERSION:
+        target = apsw.Connection(str(fresh))
+        try:
+            schema.migrate(target, version, at, layout)
+        finally:
+            target.close()
 
 
 def _replace(target: apsw.Connection, table: str, rows: Values) -> None:

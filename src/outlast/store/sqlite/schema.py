@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import apsw
 
@@ -182,7 +181,7 @@ def make_current(layout: Layout, busy_seconds: float, at: int) -> None:
             connection.pragma("page_size", PAGE_SIZE)
         connection.pragma("journal_mode", "wal")
         if version < VERSION:
-            migrate(connection, version, at, layout.nodes)
+            migrate(connection, version, at, layout)
         connection.close()
 
 
@@ -214,26 +213,29 @@ def writing(layout: Layout, busy_seconds: float) -> Iterator[apsw.Connection]:
         raise
 
 
-def migrate(connection: apsw.Connection, version: int, at: int, nodes: Path | None = None) -> None:
-    """All missing steps in one transaction. Raises StoreBusyError where an older outlast that lives owns a
-    session of it, by its lock in the folder `nodes`."""
+def migrate(
+    connection: apsw.Connection, version: int, at: int, layout: Layout | None = None, to: int | None = None
+) -> None:
+    """All missing steps, or those up to version `to`, in one transaction. Raises StoreBusyError where an
+    older outlast that lives owns a session of it, by its lock in the store's folder, which is in `layout`."""
+    to = VERSION if to is None else to
     connection.create_scalar_function("packed_id", _packed_id, 1, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if version and nodes is not None:
-            _refuse_while_owned(connection, nodes)
+        if version and layout is not None:
+            _refuse_while_owned(connection, layout)
         if version == 0:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(_VERSIONS)
         for step in MIGRATIONS:
-            if step.version > version:
+            if version < step.version <= to:
                 connection.execute(step.script)
                 connection.execute("INSERT INTO schema_version VALUES (?, ?)", (step.version, at))
         if version == 0:
             identity = os.urandom(16).hex()
             connection.execute("INSERT INTO store (one, id, epoch, barrier) VALUES (1, ?, 0, 0)", (identity,))
         # What `require_known` looks at: in the first page, which every transaction has read.
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA user_version = {to}")
         point("store.schema.before_commit")
         connection.execute("COMMIT")
         point("store.schema.after_commit")
@@ -247,13 +249,13 @@ def _packed_id(*values: apsw.SQLiteValue) -> apsw.SQLiteValue:
     return packed_id(str(values[0]))
 
 
-def _refuse_while_owned(connection: apsw.Connection, nodes: Path) -> None:
+def _refuse_while_owned(connection: apsw.Connection, layout: Layout) -> None:
     """Whoever owns a session of a store of an older version is older too: it would lose it in mid turn."""
     for row in connection.execute(SELECT_OWNERS).fetchall():
         node = Node(*row)  # type: ignore[arg-type]
-        if alive(nodes, node):
+        if alive(layout.nodes, node):
             raise StoreBusyError(
-                f"{connection.filename} cannot be brought up to date: {node.label}, of an older outlast,"
+                f"{layout.database} cannot be brought up to date: {node.label}, of an older outlast,"
                 " still works with it",
                 hint="wait until it has ended, or end it: agents live on, `outlast resume` goes on with them",
             )
