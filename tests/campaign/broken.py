@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from tests.campaign.story import tell
 
 from outlast import faults
-from outlast.journal import Journal, Proposal, read_records, snapshots, writer
+from outlast.journal import Journal, read_records, snapshots, writer
 from outlast.journal.loading import Loaded
 from outlast.records import types as t
 from outlast.records.envelope import Draft, Record
@@ -91,23 +91,21 @@ def two_commits() -> None:
     """What belongs together is stored one record after the other."""
 
     def made(real: Any) -> Any:
-        async def decide(self: Journal, propose: Callable[[State], Proposal | None]) -> list[Record]:
-            proposal = propose(self.state)
-            if proposal is None or len(proposal.drafts) < 2:
-                return await real(self, propose)  # type: ignore[no-any-return]
-            opens = any(isinstance(draft.body, t.SessionStarted) for draft in proposal.drafts)
-            records: list[Record] = []
-            for index, draft in enumerate(proposal.drafts):
-                settle = tuple((request, 0) for request, at in proposal.settle if at == index)
-                one = Proposal((draft,), settle)
-                if opens and index < len(proposal.drafts) - 1:
-                    departs_at_next("journal.append.after")
-                records += await real(self, lambda _, one=one: one)
-            return records
+        async def append(self: SqliteStore, batch: Append) -> int:
+            if not any(row.type == "SessionStarted" for row in batch.rows):
+                return await real(self, batch)  # type: ignore[no-any-return]
+            end = batch.expected_seq
+            for row in batch.rows:
+                if row.seq > batch.expected_seq + 1:
+                    departs_at_next("store.append.before_commit")
+                settle = tuple(item for item in batch.settle if item.seq == row.seq)
+                one = dataclasses.replace(batch, rows=(row,), expected_seq=row.seq - 1, settle=settle)
+                end = await real(self, one)
+            return end
 
-        return decide
+        return append
 
-    instead(Journal, "decide", made)
+    instead(SqliteStore, "append", made)
 
 
 def sent_again() -> None:
@@ -157,16 +155,16 @@ def inbox_first() -> None:
     """The inbox entry is settled in a commit of its own, before the record that settles it."""
 
     def made(real: Any) -> Any:
-        async def store_it(self: Any, batch: Any) -> None:
-            if batch.append.settle:
-                await self._store._submit(_Settle(batch.append))
-                batch = dataclasses.replace(batch, append=dataclasses.replace(batch.append, settle=()))
-                departs_at_next("journal.append.before")
-            await real(self, batch)
+        async def append(self: SqliteStore, batch: Append) -> int:
+            if batch.settle:
+                await self._submit(_Settle(batch))
+                batch = dataclasses.replace(batch, settle=())
+                departs_at_next("store.append.before_commit")
+            return await real(self, batch)  # type: ignore[no-any-return]
 
-        return store_it
+        return append
 
-    instead(Journal, "_store_and_apply", made)
+    instead(SqliteStore, "append", made)
 
 
 def acknowledged_early() -> None:
@@ -220,11 +218,11 @@ def snapshot_ahead() -> None:
     """A snapshot is written before the records that it holds, and believed without a look at the journal."""
 
     def made(real: Any) -> Any:
-        async def store_it(self: Any, batch: Any) -> None:
+        async def store_it(self: Any, batch: Any, *more: Any) -> None:
             if batch.state.seq > 10:
                 await self._store.put_snapshot(snapshot_of(batch.state), self.lease)
                 departs_at_next("journal.append.before")
-            await real(self, batch)
+            await real(self, batch, *more)
 
         return store_it
 

@@ -169,6 +169,8 @@ ELSEWHERE: dict[str, str] = {
     "restore.errored.": "a restore that fails by itself",
     "restore.gates.": "a gate without a turn, whose agent is dead",
     "restore.repairs.": "an agent that dies between two looks of one restore",
+    "seal.": "nobody seals the journal; until its rename there is no seal",
+    "store.relist.": "the list is not damaged",
     "store.barrier.": "a commit that fails in an unknown way: tests/crash/store",
     "store.collect.": "blobs to delete beyond the first batch",
     "store.blob.": "a blob that is collected: not in every run",
