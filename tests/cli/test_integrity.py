@@ -232,6 +232,28 @@ def test_a_backup_comes_back_whole_and_has_to_be_accepted_first(two_turns: Shell
     assert two_turns.run("doctor").code == 0
 
 
+def test_what_waits_in_a_store_that_is_put_back_is_named_and_can_be_cancelled_before_it_runs_again(
+    two_turns: Shell, tmp_path: Path
+) -> None:
+    """An input that waited in the backup was carried out before it was put back."""
+    assert two_turns.run("run", "-a", "scripted", "--session", "quiet", "hello").code == 0
+    assert two_turns.run("send", "s", "--key", "again", "[[effect:{turn}]]").code == 0
+    backup = tmp_path / "kept.tar"
+    assert two_turns.run("backup", str(backup)).code == 0
+    assert two_turns.run("resume", "s").code == 0
+    assert two_turns.effects.read_text() == "again\n"
+    put_back(two_turns, backup, tmp_path / "aside")
+    found = two_turns.run("doctor", "--after-restore", "--json").lines[0]["findings"]
+    (named,) = [one for one in found if one["check"] == "restored"]
+    assert (named["session"], named["level"]) == ("s", "warning")
+    assert named["message"].endswith("again: again")
+    assert named["remedy"].startswith("outlast cancel s again,")
+    assert "restored" not in {one["check"] for one in two_turns.json("doctor")["findings"]}
+    assert two_turns.run("cancel", "s", "again").code == 0
+    assert two_turns.run("resume", "s").code == 0
+    assert two_turns.effects.read_text() == "again\n"
+
+
 def test_a_backup_is_refused_also_where_no_epoch_was_lost(two_turns: Shell, tmp_path: Path) -> None:
     """Records can be lost without one, and on another machine nobody remembers."""
     backup = tmp_path / "kept.tar"

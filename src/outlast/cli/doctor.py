@@ -12,7 +12,7 @@ from outlast.cli.exits import Exit
 from outlast.cli.findings import Finding, Level, Patient
 from outlast.cli.options import json_option
 from outlast.cli.output import Screen, visible
-from outlast.cli.running import heard
+from outlast.cli.running import heard, run_async
 from outlast.config import Config, load_config
 from outlast.errors import ConfigError, UsageError
 
@@ -41,16 +41,14 @@ def doctor_command(after_restore: bool, as_json: bool) -> int:
     """Check store, leases, shims, disk, permissions and agents; exits 1 on a fault.
 
     It looks and, but for --after-restore, changes nothing. Each finding that needs something done names the
-    command for it.
+    command for it. With --after-restore it also names the inputs that wait in the store as it is now: one
+    that was carried out since may be carried out again by the session's next owner, unless you cancel it.
     """
     screen = Screen(os.environ, as_json=as_json)
     config, broken = _config()
-    if after_restore:
-        from outlast.store.url import accept_restored
-
-        accept_restored(config.store_url)
+    restored = _accepted(screen, config) if after_restore else []
     with heard(screen):
-        findings = [*broken, *_examine(config)]
+        findings = [*broken, *restored, *_examine(config)]
     faults = any(finding.level == "fault" for finding in findings)
     if as_json:
         screen.json_line(Diagnosis(not faults, config.store_url, findings))
@@ -58,6 +56,15 @@ def doctor_command(after_restore: bool, as_json: bool) -> int:
         for finding in findings:
             _print(screen, finding)
     return Exit.FAILED if faults else Exit.OK
+
+
+def _accepted(screen: Screen, config: Config) -> list[Finding]:
+    """What may run again in a store that is accepted as it is."""
+    from outlast.cli.check_restored import check_restored
+    from outlast.store.url import accept_restored
+
+    accept_restored(config.store_url)
+    return run_async(screen, check_restored(config))
 
 
 def _config() -> tuple[Config, list[Finding]]:
