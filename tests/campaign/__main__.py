@@ -95,7 +95,7 @@ def main() -> int:
         findings = Campaign(root, asked.workers).run(every=asked.every)
         print(table(findings.figures))
         wrong = bool(findings.wrong)
-        print("\n".join(findings.wrong))
+        print("\n".join([*findings.wrong, *(f"did not come about: {text}" for text in findings.missed)]))
         if asked.save and not wrong:
             asked.save.write_bytes(msgspec.json.format(msgspec.json.encode(findings.figures)) + b"\n")
         return int(wrong)

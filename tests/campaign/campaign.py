@@ -65,6 +65,8 @@ class Findings:
     """Every schedule that went wrong, and every control that escaped, in words."""
     reached: set[str] = field(default_factory=set)
     """The points that a process was killed at."""
+    missed: list[str] = field(default_factory=list)
+    """Schedules whose kill never came about."""
 
 
 @dataclass(slots=True)
@@ -111,7 +113,8 @@ class Campaign:
             len(caught),
             met,
         )
-        return Findings(figures, tally.wrong + escaped, tally.reached)
+        missed = [named(done.schedule) for done in tally.ran if done.killed < len(done.schedule)]
+        return Findings(figures, tally.wrong + escaped, tally.reached, missed)
 
     def schedules(self, chosen: Sequence[Schedule]) -> _Tally:
         """Run each and judge it."""

@@ -18,7 +18,7 @@ WITHOUT: dict[str, str] = {
     "keep/inputs.py:Inputs.close": "passes keep.spool.append and keep.input.sync below",
     "keep/guard.py:_Guard._record": "its one caller passes keep.guard.before and .after",
     "keep/layout.py:Record.create": "an empty record is no record; its callers pass points of their own",
-    "keep/layout.py:_sync": "part of Record.write and of Record.create: its callers pass keep.id, keep.exit, keep.guard and the floor's",
+    "keep/layout.py:_sync": "part of a record's write: its callers pass keep.id, keep.exit and others",
     "keep/layout.py:write_all": "part of Record.write and of a segment's head",
     "keep/layout.py:write_floor": "its callers pass keep.floor and keep.raise_floor",
     "keep/proc.py:signal_group": "its caller passes keep.kill.term",
