@@ -431,3 +431,57 @@ def test_what_waits_in_an_inbox_that_is_older_than_the_journal_was_is_parked(two
     shown = {turn["turn"]: turn["outcome"] for turn in two_turns.show("s")["turns"]}
     assert shown["waiting"] == "parked"
     assert two_turns.run("skip", "s", "waiting").code == 0
+
+
+# --- damaged pages ---
+
+
+def spoil_root(shell: Shell, table: str) -> None:
+    """Noise in the first page of a table; the log is in the file by then."""
+    database = shell.state / "outlast.db"
+    connection = apsw.Connection(str(database))
+    page = int(connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).get)
+    connection.pragma("wal_checkpoint", "truncate")
+    connection.close()
+    with database.open("r+b") as file:
+        file.seek((page - 1) * 8192)
+        file.write(b"\xff" * 200)
+
+
+def test_a_key_that_was_used_stays_used_when_the_page_that_tells_of_it_is_lost(shell: Shell) -> None:
+    """The journals tell of it too. Also of an input that was taken back before anybody accepted it."""
+    keyed = [("one", "[[effect:1]]"), ("two", "[[effect:2]]")]
+    assert shell.run("run", "-a", "scripted", "--session", "s", "--key", *keyed[0]).code == 0
+    assert shell.run("send", "s", "--key", *keyed[1]).code == 0
+    sent = shell.run("send", "s", "--key", "back", "[[effect:3]]", "--json").lines[0]
+    assert shell.run("cancel", "s", sent["turn"]).code == 0
+    assert shell.run("resume", "s").code == 0
+    done = shell.effects.read_text()
+    spoil_root(shell, "settled")
+    (found,) = [
+        one["remedy"]
+        for one in shell.run("doctor", "--json").lines[0]["findings"]
+        if one["check"] == "store" and one["level"] == "fault"
+    ]
+    assert found == "outlast repair --database"
+    repaired = shell.json("repair", "--database")
+    assert repaired["known_again"] >= 3
+    for key, text in [*keyed, ("back", "[[effect:3]]")]:
+        assert shell.run("send", "s", "--key", key, text).code == 0
+    assert shell.run("resume", "s").code == 0
+    assert shell.effects.read_text() == done
+    assert shell.json("verify", "s")["ok"]
+    accepted = [record["body"]["request_id"] for record in shell.records("s", "InputAccepted")]
+    assert sorted(accepted) == sorted(set(accepted))
+    assert shell.run("send", "s", "--key", "new", "[[effect:4]]").code == 0
+    assert shell.run("resume", "s").code == 0
+    assert shell.effects.read_text() != done
+
+
+def test_inputs_that_waited_on_a_lost_page_are_said_to_be_lost(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "hello").code == 0
+    assert shell.run("send", "s", "waits").code == 0
+    spoil_root(shell, "inbox")
+    ran = shell.run("repair", "--database")
+    assert ran.code == 0
+    assert "inputs that waited are lost, and of which sessions is not known" in ran.out

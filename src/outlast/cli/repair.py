@@ -46,6 +46,8 @@ class DatabaseLine(msgspec.Struct, frozen=True):
     rows: int = 0
     lost: dict[str, int] = {}
     """Rows that could not be read, by table; at least so many."""
+    known_again: int = 0
+    """Requests that the journals tell of, and that would have been taken for new ones."""
     unlisted: list[str] = []
     """Sessions that are there and could not be put into the list again."""
 
@@ -93,7 +95,15 @@ def _repair_database(screen: Screen, config: Config) -> DatabaseLine:
     if done is None:
         return DatabaseLine(str(layout.database), repaired=False, unlisted=unlisted)
     lost = dict(done.lost) | ({"nameless sessions": done.nameless} if done.nameless else {})
-    return DatabaseLine(str(layout.database), True, str(done.quarantine), done.rows, lost, unlisted)
+    return DatabaseLine(
+        database=str(layout.database),
+        repaired=True,
+        quarantine=str(done.quarantine),
+        rows=done.rows,
+        lost=lost,
+        known_again=done.known_again,
+        unlisted=unlisted,
+    )
 
 
 async def _relist(config: Config) -> list[str]:
@@ -114,7 +124,16 @@ def _tell_database(screen: Screen, line: DatabaseLine) -> int:
             visible(f"{line.database}: {line.rows} rows are in it; the damaged one: {line.quarantine}")
         )
         for what, count in line.lost.items():
-            screen.out.line(visible(f"  {count} of {what} could not be read"))
+            screen.out.line(visible(f"  at least {count} of {what} could not be read"))
+        if "inbox" in line.lost:
+            screen.out.line(
+                "  inputs that waited are lost, and of which sessions is not known: what was sent and never"
+                " began has to be sent again"
+            )
+        if line.known_again:
+            screen.out.line(
+                f"  {line.known_again} keys of what was taken before are known again, from the journals"
+            )
         screen.out.line("  `outlast verify --all` says whose journals have lost records")
     for session in line.unlisted:
         screen.out.line(visible(f"  {session} is not listed: its journal has no beginning"))

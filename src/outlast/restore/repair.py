@@ -183,7 +183,8 @@ class Closing:
         for entry in waiting[len(steered) :]:
             drafts += self._turn(entry.request_id, entry.index)
         for request in lost:
-            drafts.append(Draft(body=InputCancelled(request_id=request, reason="lost"), loop=self._loop))
+            gone = InputCancelled(request_id=request, reason="lost")
+            drafts.append(Draft(body=gone, loop=self._loop, cause=request))
         for item in pending:
             drafts += self._pending(item)
         return drafts

@@ -175,6 +175,7 @@ class Tombstone:
     digest: bytes
     seq: int
 
+    """Empty where it is not known any more: made anew from the journal, it is that of any admission."""
 
 @dataclass(frozen=True, slots=True)
 class Admitted:

@@ -15,6 +15,7 @@ from outlast.store.sqlite.packing import packed_id
 from outlast.store.sqlite.quarantine import overrules
 from outlast.store.sqlite.rows import catalog_values, packed_opening
 from outlast.store.sqlite.sweeping import sweep
+from outlast.store.sqlite.tombstones import UNKNOWN
 from outlast.store.sqlite.transaction import SELECT_CHAIN, SELECT_ENTRY, SELECT_SETTLED, Transaction
 from outlast.store.sqlite.witness import Seen, Witness, compare
 
@@ -213,7 +214,7 @@ class Admit:
         return Admitted(created=False)
 
     def _same(self, digest: bytes) -> None:
-        if digest != self.digest:
+        if digest not in (self.digest, UNKNOWN):
             raise refusals.collision(self.admission.session, self.admission.request_id)
 
 

@@ -30,6 +30,7 @@ from outlast.store.sqlite.layout import Layout, flush_folder, make_private_folde
 from outlast.store.sqlite.mending import damaged, require_sound
 from outlast.store.sqlite.packing import Value
 from outlast.store.sqlite.quarantine import copy_pages
+from outlast.store.sqlite.tombstones import bury_again
 from outlast.store.sqlite.turnstile import Turnstile
 
 ROWS = ("session", "record", "inbox", "catalog", "lease", "snapshot")
@@ -48,6 +49,8 @@ class Rebuilt:
     quarantine: Path
     rows: int
     lost: dict[str, int]
+    known_again: int
+    """Requests that the journals tell of and the tombstones told no more."""
     nameless: int
     """Sessions whose journals are there and whose names are not."""
 
@@ -113,6 +116,7 @@ def _rebuild(layout: Layout, version: int, at: int) -> Rebuilt:
         copy_pages(source, draft / "database.db")
         counts, lost = _salvage(source, fresh, version, at)
         _bring_up_to_date(layout, fresh, version, at)
+        known_again = _bury_again(fresh)
         keep = draft / "database.db"
         point("rebuild.before_rename")
         final.mkdir(mode=0o700)
@@ -125,7 +129,8 @@ def _rebuild(layout: Layout, version: int, at: int) -> Rebuilt:
     finally:
         source.close()
         shutil.rmtree(draft, ignore_errors=True)
-    return Rebuilt(final, sum(counts.values()), {k: n for k, n in lost.items() if n}, nameless)
+    lost = {table: count for table, count in lost.items() if count}
+    return Rebuilt(final, sum(counts.values()), lost, known_again, nameless)
 
 
 def _salvage(
@@ -162,6 +167,14 @@ def _bring_up_to_date(layout: Layout, fresh: Path, version: int, at: int) -> Non
             schema.migrate(target, version, at, layout)
         finally:
             target.close()
+
+
+def _bury_again(fresh: Path) -> int:
+    target = apsw.Connection(str(fresh))
+    try:
+        return bury_again(target)
+    finally:
+        target.close()
 
 
 def _replace(target: apsw.Connection, table: str, rows: Values) -> None:
