@@ -32,7 +32,7 @@ from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.probe import fence_agents, generation_of, probe_facts, wake_agents
 from outlast.restore.repairs import closing_gates, end_asked_for, quick_repairs, slow_ending, stop_asked_for
 from outlast.restore.start import first_records
-from outlast.restore.surroundings import Surroundings, hosting_for, look
+from outlast.restore.surroundings import Surroundings, hosting_for
 from outlast.state.model import State
 from outlast.store.contract import AcquireOptions, Lease
 from outlast.turns import launch
@@ -81,7 +81,6 @@ class Restoring:
     plan: RestorePlan | None = None
     driver: LoopDriver | None = None
     attached: str | None = None
-    fenced: bool = False
     actions: list[str] = field(default_factory=list)
 
     @property
@@ -184,7 +183,6 @@ async def _begin(now: Restoring) -> None:
         drafts = [fence, _started(now), *quick_repairs(now.state, _there(now.plan))]
     faults.point("restore.begin.before_append")
     await journal.append(drafts)
-    now.fenced = True
     now.actions += [f"{t.action} {t.turn}" for t in _there(now.plan).turns]
     faults.point("restore.begin.after_append")
 
@@ -348,7 +346,7 @@ async def restore(around: Surroundings, request: RestoreRequest) -> Restored:
             raise
         except Exception as error:
             await _roll_back(now, passed, phase.kind, f"{phase.name}: {type(error).__name__}")
-            told = _as_restore_error(error, phase, request.session)
+            told = as_restore_error(error, phase.kind, phase.name, request.session)
             if told is error:  # an error that is its own cause would be followed for ever
                 raise
             raise told from error
@@ -357,8 +355,11 @@ async def restore(around: Surroundings, request: RestoreRequest) -> Restored:
 
 async def _roll_back(now: Restoring, passed: list[Phase], kind: str, message: str) -> None:
     async def farewell(now: Restoring) -> None:
-        if now.fenced and not _there(now.plan).starts:
-            await _farewell(_there(now.journal), RestoreErrored(kind=kind, message=message))
+        journal, chosen = now.journal, now.plan
+        if journal is None or chosen is None or chosen.starts:
+            return
+        if journal.state.epoch == journal.lease.epoch:  # its fence is stored, whoever heard of that
+            await _farewell(journal, RestoreErrored(kind=kind, message=message))
 
     cancelled: asyncio.CancelledError | None = None
     for undo in (farewell, *(phase.undo for phase in reversed(passed))):
@@ -385,7 +386,8 @@ async def _farewell(journal: Journal, errored: RestoreErrored) -> None:
         return
 
 
-def _as_restore_error(error: Exception, phase: Phase, session: str) -> Exception:
+def as_restore_error(error: Exception, kind: str, phase: str, session: str) -> Exception:
+    """What the caller of a restore is told of what failed in `phase`."""
     if isinstance(error, RestoreError | SessionNotFoundError | IntegrityError | UnsupportedRecordError):
         return error
     message, hint = str(error), None
@@ -393,7 +395,4 @@ def _as_restore_error(error: Exception, phase: Phase, session: str) -> Exception
         message, hint = error.message, error.hint
     elif isinstance(error, OSError):
         message, hint = in_words(error)
-    return RestoreError(message, kind=phase.kind, phase=phase.name, hint=hint, session_id=session)
-
-
-__all__ = ["PHASES", "Phase", "RestoreRequest", "Restored", "Surroundings", "look", "restore"]
+    return RestoreError(message, kind=kind, phase=phase, hint=hint, session_id=session)

@@ -6,7 +6,6 @@ Everything it knows is in the journal's state; it holds only its tasks and what 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,11 +14,9 @@ from outlast import faults
 from outlast.clock import monotonic
 from outlast.errors import InvalidRecordError, StoreError
 from outlast.journal import Journal, Proposal
-from outlast.keep import KeepError
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     Body,
-    Content,
     InputAccepted,
     InputCancelled,
     LoopChanged,
@@ -32,7 +29,7 @@ from outlast.store.contract import Entry, Store
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
 from outlast.turns.requests import InputRequest, decode
-from outlast.turns.steering import content_of
+from outlast.turns.steering import Given, content_of
 from outlast.turns.terminal import Ending, Stop
 
 LEAVE_PATIENCE = 5.0
@@ -56,9 +53,12 @@ class SessionActor:
     """The turn that the restore attached to a living agent."""
     begins: bool = True
     """False: it came for commands alone and leaves the work that waits to the next owner."""
+    resumes: bool = False
+    """A person wants the work to go on."""
     failure: BaseException | None = None
     """Why it ended, if it did not leave on purpose."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _begun: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
     _turn: asyncio.Task[None] | None = None
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,13 +83,20 @@ class SessionActor:
 
     # --- life --------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to serve; the caller has appended RestoreDone (or the session's first records)."""
+    async def start(self) -> None:
+        """Begin to serve; the caller has appended RestoreDone (or the session's first records). Returns once
+        a queue that is to go on does. Raises what ended it instead; it has let go then."""
         self._task = asyncio.create_task(self._run(), name=f"session {self.name}")
+        await self._begun.wait()
+        if self.ended.is_set() and self.failure is not None:
+            raise self.failure
 
     async def _run(self) -> None:
         try:
             with self.store.changes(self.name) as self._bell:
+                if self.resumes:
+                    await self.resume_queue()
+                self._begun.set()
                 await self._go_on_with_attached()
                 while not self._over:
                     self._bell.clear()
@@ -243,7 +250,7 @@ class SessionActor:
         await self._work(turn, self.driver.run)
 
     async def _work(
-        self, turn: OpenTurn, how: Callable[[str, tuple[Content, ...]], Coroutine[Any, Any, None]]
+        self, turn: OpenTurn, how: Callable[[str, Given], Coroutine[Any, Any, None]]
     ) -> None:
         content = await content_of(self.journal, turn.input_seq)
         self._turn = asyncio.create_task(how(turn.turn, content), name=f"turn {turn.turn}")
@@ -318,16 +325,24 @@ class SessionActor:
             if self.failure is None and self._leaving == "finish":
                 await self.driver.end_agent()
             await self.driver.detach()
-        except KeepError as error:
+        except Exception as error:  # noqa: BLE001 - told by `failure`, and the lease is let go of
             self.failure = self.failure or error
         finally:
-            # A lease that cannot be given back on a full disk ends with this process.
-            with contextlib.suppress(StoreError):
-                faults.point("actor.release.before")
-                await self.journal.release()
-                faults.point("actor.release.after")
-            self._quiet.set()
-            self.ended.set()
+            try:
+                await self._release()
+            finally:
+                for told in (self._begun, self._quiet, self.ended):
+                    told.set()
+
+    async def _release(self) -> None:
+        try:
+            faults.point("actor.release.before")
+            await self.journal.release()
+            faults.point("actor.release.after")
+        except StoreError:
+            return  # A lease that cannot be given back on a full disk ends with this process.
+        except Exception as error:  # noqa: BLE001 - told by `failure`
+            self.failure = self.failure or error
 
     async def _cancel_turn(self) -> None:
         if self._turn is not None:

@@ -337,9 +337,11 @@ class Session:
                 if done:
                     waiting.result()
                     return
-                rung = asyncio.create_task(rings.wait())
-                await asyncio.wait([waiting, rung], return_when=asyncio.FIRST_COMPLETED)
-                rung.cancel()
+                rung = asyncio.create_task(rings.wait(), name=f"drain {self.id}")
+                try:
+                    await asyncio.wait([waiting, rung], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    rung.cancel()
         finally:
             bell.close()
             waiting.cancel()

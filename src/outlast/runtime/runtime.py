@@ -21,8 +21,9 @@ from outlast.errors import (
     UsageError,
 )
 from outlast.ids import new_id
-from outlast.restore.phases import Restored, RestoreRequest, Surroundings, look, restore
+from outlast.restore.phases import Restored, RestoreRequest, as_restore_error, restore
 from outlast.restore.plan import RestorePlan
+from outlast.restore.surroundings import Surroundings, look
 from outlast.runtime.actor import SessionActor
 from outlast.runtime.backing import Delta
 from outlast.runtime.chores import keep_tidy
@@ -171,14 +172,26 @@ class Runtime:
     async def _claim(self, request: RestoreRequest, begins: bool) -> SessionActor:
         restored: Restored = await restore(self._surroundings(), request)
         actor = SessionActor(
-            self.store, restored.journal, restored.driver, attached=restored.attached, begins=begins
+            self.store,
+            restored.journal,
+            restored.driver,
+            attached=restored.attached,
+            begins=begins,
+            resumes=request.resume_queue,
         )
         session = request.session
         restored.driver.show = lambda said: self._show(session, said)
+        for other in tuple(self._actors):
+            self.actor(other)  # One that has ended is let go of.
         self._actors[session] = actor
-        if request.resume_queue:
-            await actor.resume_queue()
-        actor.start()
+        try:
+            await actor.start()
+        except Exception as error:
+            self._actors.pop(session, None)
+            told = as_restore_error(error, "append", "resume", session)
+            if told is error:
+                raise
+            raise told from error
         return actor
 
     def _surroundings(self) -> Surroundings:
@@ -263,7 +276,10 @@ class Runtime:
         try:
             yield queue
         finally:
-            self._listeners[session].remove(queue)
+            group = self._listeners[session]
+            group.remove(queue)
+            if not group:
+                del self._listeners[session]
 
     def _check_fork(self) -> None:
         if os.getpid() != self._pid:
