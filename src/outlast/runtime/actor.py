@@ -17,6 +17,7 @@ from outlast.journal import Journal, Proposal
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     Body,
+    Content,
     InputAccepted,
     InputCancelled,
     LoopChanged,
@@ -29,7 +30,7 @@ from outlast.store.contract import Entry, Store
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
 from outlast.turns.requests import InputRequest, decode
-from outlast.turns.steering import Given, content_of
+from outlast.turns.steering import content_of
 from outlast.turns.terminal import Ending, Stop
 
 LEAVE_PATIENCE = 5.0
@@ -250,7 +251,7 @@ class SessionActor:
         await self._work(turn, self.driver.run)
 
     async def _work(
-        self, turn: OpenTurn, how: Callable[[str, Given], Coroutine[Any, Any, None]]
+        self, turn: OpenTurn, how: Callable[[str, tuple[Content, ...]], Coroutine[Any, Any, None]]
     ) -> None:
         content = await content_of(self.journal, turn.input_seq)
         self._turn = asyncio.create_task(how(turn.turn, content), name=f"turn {turn.turn}")
