@@ -34,6 +34,7 @@ from outlast.restore.repairs import closing_gates, end_asked_for, quick_repairs,
 from outlast.restore.start import first_records
 from outlast.restore.surroundings import Surroundings, hosting_for
 from outlast.state.model import State
+from outlast.store import refusals
 from outlast.store.contract import AcquireOptions, Lease
 from outlast.turns import launch
 from outlast.turns.driver import LoopDriver
@@ -134,9 +135,7 @@ async def _discover(now: Restoring) -> None:
     if state.seq == 0:
         entries = await now.around.store.pending(now.request.session)
         if not any(entry.opening_body for entry in entries):
-            raise SessionNotFoundError(
-                f"there is no session {now.request.session}", session_id=now.request.session
-            )
+            raise refusals.no_session(now.request.session)
     elif not state.lineage:
         raise RestoreDiscoveryError(now.request.session, "SessionStarted")
     elif state.root is None:

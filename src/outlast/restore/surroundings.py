@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from outlast.errors import SessionNotFoundError
 from outlast.journal import load
 from outlast.keep import Claim
 from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.probe import Resolve, probe_facts
 from outlast.state.model import State
+from outlast.store import refusals
 from outlast.store.contract import Store
 from outlast.turns.deciding import GatePolicy
 from outlast.turns.hosting import Hosting
@@ -34,7 +34,7 @@ async def look(around: Surroundings, session: str) -> RestorePlan:
     state = loaded.state
     pending = await around.store.pending(session)
     if state.seq == 0 and not pending:
-        raise SessionNotFoundError(f"there is no session {session}", session_id=session)
+        raise refusals.no_session(session)
     claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
     facts = await probe_facts(state, len(pending), hosting_for(around, state, claim), around.resolve)
     return plan(state, replace(facts, verified_from=loaded.verified_from))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from outlast.clock import now
-from outlast.errors import BusyError, InputError, SessionNotFoundError, UsageError
+from outlast.errors import BusyError, InputError, UsageError
 from outlast.ids import check_label, new_id
 from outlast.journal import CaughtUp, follow, load_state, read_records
 from outlast.records.codec import check_text
@@ -30,6 +30,7 @@ from outlast.runtime.texts import whole_text
 from outlast.runtime.view import Gate, View, build_view, gate_of
 from outlast.state.title import one_line
 from outlast.state.turn_ends import Ends, begun_in
+from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind
 from outlast.turns.requests import (
     AnswerRequest,
@@ -281,9 +282,7 @@ class Session:
 
     async def _require(self) -> None:
         if not await self._exists(None):
-            raise SessionNotFoundError(
-                f"there is no session {self.id}", hint="`outlast ls` lists them", session_id=self.id
-            )
+            raise refusals.no_session(self.id)
 
     async def _command(self, kind: EntryKind, request: Request, actor: str | None) -> Settled:
         await self._require()

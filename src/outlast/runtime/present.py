@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from outlast.errors import SessionNotFoundError
 from outlast.journal import load_state, read_record, read_records
 from outlast.records.types import InputAccepted, TurnAttemptStarted
 from outlast.runtime.view import Gate, QueuedInput, gate_of, take, waiting_input
 from outlast.state.history import History
 from outlast.state.messages import Message, OwnerMessage, text_of
 from outlast.state.model import OpenTurn, State
+from outlast.store import refusals
 from outlast.store.contract import Listed, Store
 
 
@@ -36,9 +36,7 @@ async def present(store: Store, session: str) -> Present:
     SessionNotFoundError, and as `read_records`."""
     row = await store.listed(session)
     if row is None:
-        raise SessionNotFoundError(
-            f"there is no session {session}", hint="`outlast ls` lists them", session_id=session
-        )
+        raise refusals.no_session(session)
     state = await load_state(store, session)
     turn = state.running
     return Present(

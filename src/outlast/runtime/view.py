@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outlast.errors import IntegrityError, OutlastError, RecordError, SessionNotFoundError
+from outlast.errors import IntegrityError, InvalidRecordError, OutlastError, RecordError
 from outlast.journal import read_records
 from outlast.keep.folder import stderr_path
 from outlast.records.envelope import Record
@@ -14,6 +14,7 @@ from outlast.state.listing import listed_json
 from outlast.state.messages import Message, text_of
 from outlast.state.model import OpenGate
 from outlast.state.summaries import AgentSession, GateShown, Restore, TurnSummary
+from outlast.store import refusals
 from outlast.store.contract import Entry, Listed, Store
 from outlast.turns.requests import InputRequest, decode
 
@@ -84,9 +85,7 @@ async def view_until_fault(store: Store, session: str) -> tuple[View, OutlastErr
     """The session as far as its journal can be read, and what is wrong there. Raises SessionNotFoundError."""
     row = await store.listed(session)
     if row is None:
-        raise SessionNotFoundError(
-            f"there is no session {session}", hint="`outlast ls` lists them", session_id=session
-        )
+        raise refusals.no_session(session)
     pending = await store.pending(session)
     history = History()
     fault: OutlastError | None = None
@@ -156,5 +155,9 @@ def _queue(history: History, pending: list[Entry], accepted: set[str]) -> list[Q
 
 
 def waiting_input(entry: Entry) -> QueuedInput:
-    """An input that no owner has taken yet."""
-    return QueuedInput(entry.request_id, text_of(decode(InputRequest, entry.body).content), False)
+    """An input that no owner has taken yet. One that nobody can read its owner will take back."""
+    try:
+        said = text_of(decode(InputRequest, entry.body).content)
+    except InvalidRecordError:
+        said = "(cannot be read)"
+    return QueuedInput(entry.request_id, said, False)

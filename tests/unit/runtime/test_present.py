@@ -15,12 +15,14 @@ from outlast.errors import SessionNotFoundError
 from outlast.journal import Journal
 from outlast.records.envelope import Draft
 from outlast.records.types import AgentEventRecorded, Content, Fence, InputAccepted, TurnDone, TurnStarted
+from outlast.runtime.client import Client
 from outlast.runtime.present import present
 from outlast.runtime.view import build_view
 from outlast.state.messages import AgentMessage, OwnerMessage
 from outlast.store.contract import Append, Store
 from outlast.store.url import open_store, sqlite_url
 from outlast.testing.journals import GeneratedJournal, JournalBuilder, journals
+from outlast.turns.requests import InputRequest, encode
 
 
 @pytest.fixture(autouse=True)
@@ -120,3 +122,28 @@ async def test_a_long_history_is_not_read_for_the_present(store: Store) -> None:
 async def test_there_is_no_present_of_a_session_that_is_not_there(store: Store) -> None:
     with pytest.raises(SessionNotFoundError):
         await present(store, "nobody")
+
+
+async def test_an_input_that_nobody_can_read_hides_nothing_else(store: Store) -> None:
+    await admit(store, "s", "unreadable", b"\xff")
+    await admit(store, "s", "readable", encode(InputRequest(content=[Content(text="hello")])))
+    wanted = [("unreadable", "(cannot be read)", False), ("readable", "hello", False)]
+    for queue in ((await build_view(store, "s")).queue, (await present(store, "s")).queue):
+        assert [(each.request_id, each.input, each.accepted) for each in queue] == wanted
+
+
+async def test_a_session_that_is_not_there_is_told_in_the_same_words_by_everybody(store: Store) -> None:
+    client = Client(store.url)
+    told = set()
+    async with client:
+        for asked in (
+            build_view(store, "x"),
+            present(store, "x"),
+            store.find("x"),
+            client.session("x").view(),
+            client.session("x").gates(),
+        ):
+            with pytest.raises(SessionNotFoundError) as refused:
+                await asked
+            told.add((refused.value.message, refused.value.hint, refused.value.session_id))
+    assert told == {("no session x", "`outlast ls` lists them", "x")}
