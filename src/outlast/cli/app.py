@@ -87,7 +87,7 @@ class LazyGroup(click.Group):
         from difflib import get_close_matches
 
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = get_close_matches(args[0], COMMANDS, n=1)
+            close = get_close_matches(args[0], COMMANDS, n=1, cutoff=0.7)
             hint = f", did you mean {close[0]!r}?" if close else ""
             ctx.fail(f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)

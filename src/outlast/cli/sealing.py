@@ -12,11 +12,15 @@ import msgspec
 
 from outlast.errors import UsageError
 from outlast.faults import point
+from outlast.files import open_regular, read_regular
 from outlast.journal.seal import KEY_SIZE, Head, Standing, decode_head, encode_head, standing
 
 if TYPE_CHECKING:
     from outlast.journal.integrity import Verified
     from outlast.store.contract import Store
+
+
+_HEAD_LIMIT = 1 << 20
 
 
 class SealShown(msgspec.Struct, frozen=True):
@@ -46,7 +50,7 @@ def default_key_file() -> Path:
 def read_key(path: Path) -> bytes | None:
     """None where there is no such file. Raises UsageError for one that is no key or that others can read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise UsageError(f"the key {path} can be read by other users", hint=f"chmod 600 '{path}'")
             key = file.read(4096)
@@ -92,7 +96,7 @@ def kept_seal(store: Store, session: str) -> Kept | None:
     """Raises InvalidRecordError where the file holds no seal."""
     path = seal_file(store, session)
     try:
-        return Kept(decode_head(path.read_bytes(), what=str(path)), path)
+        return Kept(decode_head(read_regular(path, _HEAD_LIMIT), what=str(path)), path)
     except FileNotFoundError:
         return None
 
@@ -100,7 +104,7 @@ def kept_seal(store: Store, session: str) -> Kept | None:
 def given_head(path: Path, session: str) -> Kept:
     """An exported head. Raises UsageError, InvalidRecordError."""
     try:
-        head = decode_head(path.read_bytes(), what=str(path))
+        head = decode_head(read_regular(path, _HEAD_LIMIT), what=str(path))
     except OSError as error:
         raise UsageError(f"the head {path} cannot be read: {error.strerror or error}") from error
     if head.session != session:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @click.command("tail")
 @session_argument
-@click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Begin after record N.")
+@click.option(
+    "--after", type=click.IntRange(0, 2**63 - 1), default=0, metavar="N", help="Begin after record N."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
 @click.option("--internal", is_flag=True, help="Internal records too.")
 @json_option("Print each record as a line of JSON, every field.")

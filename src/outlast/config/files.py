@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outlast.errors import ConfigError
+from outlast.files import open_regular
 
 PROJECT_FILE = "outlast.toml"
 SIZE_LIMIT = 64 * 1024
@@ -114,9 +115,7 @@ def _read(path: Path) -> ConfigFile | None:
 def _read_file(path: Path) -> ConfigFile | None:
     """The file, as far as it is read; None where there is none. Raises OSError."""
     try:
-        if not path.is_file():
-            return None
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(SIZE_LIMIT + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None

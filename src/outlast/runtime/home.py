@@ -8,6 +8,7 @@ from pathlib import Path
 
 from outlast.errors import UsageError
 from outlast.faults import point
+from outlast.files import read_regular
 from outlast.store.url import storable
 
 
@@ -23,11 +24,14 @@ def machine_id() -> str:
     return platform.node() or "unknown"
 
 
+_SECRET_LIMIT = 4096
+
+
 def secret(folder: Path) -> bytes:
     """32 random bytes of this store on this machine, made with its first use. Raises OSError."""
     path = folder / "secret"
     try:
-        return path.read_bytes()
+        return read_regular(path, _SECRET_LIMIT)
     except FileNotFoundError:
         fresh = os.urandom(32)
     # First uses at once, also of several threads: each has a draft of its own, the link tells which counts.
@@ -39,7 +43,7 @@ def secret(folder: Path) -> bytes:
         os.link(draft, path)
         point("home.secret.after_link")
     except FileExistsError:
-        fresh = path.read_bytes()
+        fresh = read_regular(path, _SECRET_LIMIT)
     finally:
         draft.unlink()
     return fresh

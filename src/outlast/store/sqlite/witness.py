@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outlast.errors import IntegrityError
+from outlast.files import open_regular
 from outlast.store.contract import Tip
 from outlast.store.sqlite.layout import open_side_file
 
@@ -102,7 +103,7 @@ class Witness:
 def count_noted(path: Path) -> int:
     """How many journals a witness knows of, whatever store it belongs to; 0 where there is none."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if file.read(len(_HEADER)) != _HEADER:
                 return 0
             file.seek(_HEADER_SIZE)
