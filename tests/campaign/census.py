@@ -179,6 +179,7 @@ ELSEWHERE: dict[str, str] = {
     "takeover.": "an owner that lives is replaced: tests/crash/test_takeover.py",
     "turn.adopt.": "an agent of many turns",
     "turn.cut_off.": "a spool that cannot be read",
+    "turn.input_lost.": "an input that is to join a running turn and whose blob is gone",
     "turn.last_words.": "an agent whose last words and end are read at once: not in every run",
     "turn.settle.": "more than 1 MiB of output in the spool of a dead agent",
     "turn.state.": "more than 32 MiB of output",

@@ -120,6 +120,12 @@ _KINDS = (
         "Install a version that `outlast agents` lists as supported; then `outlast retry`.",
     ),
     Kind(
+        "input_lost",
+        None,
+        "What the store kept the input in is missing or damaged.",
+        "Put it back from a backup, then `outlast retry`; or send the input again.",
+    ),
+    Kind(
         "output_limit",
         "resume_session",
         "The agent's output went over its size limit.",

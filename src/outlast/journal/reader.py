@@ -119,20 +119,33 @@ async def body_of(store: Store, name: str, row: Row, large: Large) -> bytes | No
 
 async def _fetch(store: Store, name: str, row: Row) -> bytes:
     ref = blob_ref(row.body)
+    # `outlast repair` cuts only what a session cannot be opened without.
+    hint = _CUT if outline_of(row.body) is None else _without_text(name, row.seq)
     try:
         data = await store.get_blob(ref.digest)
     except IntegrityError as error:
-        raise _broken(name, row.seq, f"without its body: blob {ref.digest} is {error.reason}") from error
+        reason = f"without its body: blob {ref.digest} is {error.reason}"
+        raise _broken(name, row.seq, reason, hint) from error
     if len(data) != ref.size:
-        raise _broken(name, row.seq, f"without its body: blob {ref.digest} has {len(data)} bytes")
+        raise _broken(name, row.seq, f"without its body: blob {ref.digest} has {len(data)} bytes", hint)
     return data
 
 
-def _broken(name: str, seq: int, reason: str) -> IntegrityError:
+_CUT = "`outlast verify` says how far it is good, `outlast repair` ends the journal before it"
+
+
+def _without_text(name: str, seq: int) -> str:
+    return (
+        "only its text is lost, and the session goes on without it; to have it again, put the blob's file"
+        f" back from a backup; `outlast tail {name} --after {seq}` reads on"
+    )
+
+
+def _broken(name: str, seq: int, reason: str, hint: str = _CUT) -> IntegrityError:
     return IntegrityError(
         f"record {seq} of the journal of {name} is {reason}",
         seq=seq,
         reason=reason,
-        hint="`outlast verify` says how far it is good, `outlast repair` ends the journal before it",
+        hint=hint,
         session_id=name,
     )

@@ -17,7 +17,6 @@ from outlast.journal import Journal, Proposal
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     Body,
-    Content,
     InputAccepted,
     InputCancelled,
     LoopChanged,
@@ -30,7 +29,7 @@ from outlast.store.contract import Entry, Store
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
 from outlast.turns.requests import InputRequest, decode
-from outlast.turns.steering import content_of
+from outlast.turns.steering import Given, content_of
 from outlast.turns.terminal import Ending, Stop
 
 LEAVE_PATIENCE = 5.0
@@ -205,7 +204,7 @@ class SessionActor:
             settle.append((entry.request_id, len(drafts)))
             if request is None:
                 drafts.append(
-                    self._draft(InputCancelled(request_id=entry.request_id, reason="withdrawn"), entry)
+                    self._draft(InputCancelled(request_id=entry.request_id, reason="damaged"), entry)
                 )
                 continue
             if request.when_busy == "reject" and (busy or drafts):
@@ -250,9 +249,7 @@ class SessionActor:
             turn = await self._begin(queued)
         await self._work(turn, self.driver.run)
 
-    async def _work(
-        self, turn: OpenTurn, how: Callable[[str, tuple[Content, ...]], Coroutine[Any, Any, None]]
-    ) -> None:
+    async def _work(self, turn: OpenTurn, how: Callable[[str, Given], Coroutine[Any, Any, None]]) -> None:
         content = await content_of(self.journal, turn.input_seq)
         self._turn = asyncio.create_task(how(turn.turn, content), name=f"turn {turn.turn}")
 

@@ -24,16 +24,17 @@ from outlast.clock import monotonic
 from outlast.journal import Journal, Proposal
 from outlast.keep import KeepError, Verified
 from outlast.records.envelope import Draft
-from outlast.records.types import Content, GateOpened, InputReserved, InputReturned
+from outlast.records.types import GateOpened, InputReserved, InputReturned
 from outlast.state.model import OpenTurn, State
 from outlast.turns import patience
 from outlast.turns.cut import what_then, with_open_calls
 from outlast.turns.deadlines import Deadlines, Limits
 from outlast.turns.deciding import Deciding, GatePolicy
-from outlast.turns.host import AgentHost, SpoolLost, input_digest
+from outlast.turns.follower import SpoolLost
+from outlast.turns.host import AgentHost, input_digest
 from outlast.turns.merge import Merger
 from outlast.turns.reading import Show, read_on, take_in
-from outlast.turns.steering import Steering, reservation
+from outlast.turns.steering import Given, InputLost, Steering, reservation
 from outlast.turns.terminal import Ending, Stop
 
 FLUSH_INTERVAL = 0.25
@@ -62,7 +63,7 @@ class Conversation:
     agent: Agent
     loop: str
     turn: str
-    content: tuple[Content, ...]
+    content: Given
     host: AgentHost
     merger: Merger
     policy: GatePolicy
@@ -244,7 +245,9 @@ class Conversation:
             if answer.generation == self.host.generation_name
         )
         return Wanted(
-            prompt=Prompt(
+            prompt=None
+            if isinstance(self.content, InputLost)
+            else Prompt(
                 turn=self.turn,
                 attempt=open_turn.attempts,
                 request_id=self.turn,
@@ -262,6 +265,9 @@ class Conversation:
         fold = self.host.intake.fold
         unread = self.host.unheard or fold.last_input < self.host.accepted_input
         if not self.host.alive or not self._stdin_open or unread:
+            return False
+        if isinstance(self.content, InputLost) and fold.turn != self.turn and self._failure is None:
+            self._failure, self._stdin_open = self.content.failure, False
             return False
         item = self.host.next(await self._wanted())
         if item is None:

@@ -20,7 +20,6 @@ from outlast.journal import Journal, Proposal
 from outlast.keep import AttachRefusedError, BelowFloorError, KeepError, ShimGoneError, ShimSilentError
 from outlast.records.envelope import Draft
 from outlast.records.types import (
-    Content,
     TurnAttached,
     TurnAttemptStarted,
 )
@@ -28,13 +27,14 @@ from outlast.state.model import OpenTurn, State
 from outlast.turns import launch, patience
 from outlast.turns.conversation import KILL_GRACE, Conversation
 from outlast.turns.deciding import GatePolicy
-from outlast.turns.host import AgentHost, SpoolLost
+from outlast.turns.follower import SpoolLost
+from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.merge import Merger, Place
 from outlast.turns.reading import Show, read_on, to_nobody
 from outlast.turns.report import report
-from outlast.turns.steering import Steering
+from outlast.turns.steering import Given, InputLost, Steering
 from outlast.turns.terminal import Ending, Stop, close
 
 LAUNCH_TRIES = 3
@@ -77,10 +77,14 @@ class LoopDriver:
 
     # --- a turn --------------------------------------------------------------------------------
 
-    async def run(self, turn: str, content: tuple[Content, ...]) -> None:
+    async def run(self, turn: str, content: Given) -> None:
         """Give the open turn to the agent, on the living one or a new one, and stay until its terminal is
         durable. Raises LeaseLostError, and what the journal raises when it can't be written; any other way
         out is a terminal record."""
+        if isinstance(content, InputLost):
+            ending = Ending(failure=content.failure, phase="accept", stop=self.stopping(turn))
+            await self._append_terminal(turn, ending)
+            return
         try:
             host = await self._ready(turn)
         except LaunchFailure as failed:
@@ -123,7 +127,7 @@ class LoopDriver:
             at="turn.attach",
         )
 
-    async def go_on(self, turn: str, content: tuple[Content, ...]) -> None:
+    async def go_on(self, turn: str, content: Given) -> None:
         """Stay with an attached turn until its terminal is durable."""
         assert self.host is not None
         await self._converse(turn, content, self.host)
@@ -243,7 +247,7 @@ class LoopDriver:
             processes=host.processes,
         )
 
-    async def _converse(self, turn: str, content: tuple[Content, ...], host: AgentHost) -> None:
+    async def _converse(self, turn: str, content: Given, host: AgentHost) -> None:
         conversation = Conversation(
             journal=self.journal,
             agent=self.agent,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from outlast.agents.contract import Prompt
+from outlast.agents.contract import Failure, Prompt
+from outlast.errors import IntegrityError
 from outlast.journal import Journal
 from outlast.records.envelope import Draft
 from outlast.records.types import (
@@ -23,10 +24,26 @@ from outlast.records.types import (
 )
 from outlast.state.lookup import steered_into
 from outlast.state.model import OpenTurn, Queued, State
+from outlast.turns import patience
 
 Unlanded = frozenset[str] | None
 """Request ids of the inputs that an agent was given and has not shown to have taken; None where nobody can
 tell what it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputLost:
+    """An accepted input that the store does not have any more, and why."""
+
+    reason: str
+
+    @property
+    def failure(self) -> Failure:
+        return Failure("input_lost", f"the input cannot be read: {self.reason}")
+
+
+Given = tuple[Content, ...] | InputLost
+"""What a turn is to give its agent."""
 
 
 @dataclass(slots=True)
@@ -38,25 +55,43 @@ class Steering:
     _content: dict[str, tuple[Content, ...]] = field(default_factory=dict)
 
     async def prompts(self) -> tuple[Prompt, ...]:
-        """The waiting inputs that are to join the turn, in the order of their acceptance."""
+        """The waiting inputs that are to join the turn, in the order of their acceptance. One that cannot be
+        read goes back to the queue, where its own turn fails of that; one that was given already needs to be
+        read no more."""
         waiting = [entry for entry in self.journal.state.queue.values() if entry.joins == self.turn]
         for entry in waiting:
             if entry.request_id not in self._content:
-                self._content[entry.request_id] = await content_of(self.journal, entry.seq)
+                content = await content_of(self.journal, entry.seq)
+                if not isinstance(content, InputLost):
+                    self._content[entry.request_id] = content
+                elif entry.reserved is None:
+                    await self._return(entry, content.failure.message)
         return tuple(
-            Prompt(self.turn, 1, entry.request_id, self._content[entry.request_id]) for entry in waiting
+            Prompt(self.turn, 1, entry.request_id, self._content[entry.request_id])
+            for entry in waiting
+            if entry.request_id in self._content
         )
+
+    async def _return(self, entry: Queued, evidence: str) -> None:
+        back = InputReturned(request_id=entry.request_id, evidence=evidence)
+        loop = self.journal.state.open_turns[self.turn].loop
+        draft = Draft(body=back, loop=loop, turn=self.turn)
+        await patience.append(self.journal, [draft], at="turn.input_lost")
 
     def given(self, key: str) -> bool:
         """Whether `key` was reserved for the agent and is not decided yet."""
         return any(entry.request_id == key for entry in steered_into(self.journal.state, self.turn))
 
 
-async def content_of(journal: Journal, seq: int) -> tuple[Content, ...]:
-    """The content of the InputAccepted at `seq`."""
-    async for record in journal.read(after=seq - 1):
-        assert isinstance(record.body, InputAccepted)
-        return tuple(record.body.content)
+async def content_of(journal: Journal, seq: int) -> Given:
+    """The content of the InputAccepted at `seq`. That it is lost is the end of its turn, and no reason not to
+    serve the session."""
+    try:
+        async for record in journal.read(after=seq - 1):
+            assert isinstance(record.body, InputAccepted)
+            return tuple(record.body.content)
+    except IntegrityError as error:
+        return InputLost(error.message)
     return ()
 
 

@@ -33,6 +33,7 @@ CODES = [
     "session_missing",
     "session_corrupt",
     "version_unsupported",
+    "input_lost",
     "output_limit",
     "cancelled",
     "unknown",
