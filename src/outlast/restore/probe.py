@@ -36,7 +36,8 @@ from outlast.records.types import TurnAttemptStarted
 from outlast.restore.facts import AgentFacts, Facts, Landing
 from outlast.state.model import Loop, OpenTurn, State
 from outlast.turns import launch
-from outlast.turns.host import AgentHost, SpoolLost
+from outlast.turns.follower import SpoolLost
+from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.seen import exit_info
 

@@ -14,7 +14,6 @@ from outlast.agents.contract import (
     InputLine,
     LaunchContext,
     LaunchSpec,
-    Notice,
     Wanted,
 )
 from outlast.clock import boottime
@@ -32,10 +31,6 @@ from outlast.keep import (
     ShimGoneError,
     ShimSilentError,
     ShimStoppedError,
-    SpoolCorruptError,
-    SpoolFrame,
-    SpoolGapError,
-    SpoolReader,
     Unknown,
     Verified,
     kill_marked,
@@ -48,21 +43,12 @@ from outlast.keep.standstill import name_stopped
 from outlast.records.types import InputReserved, Process
 from outlast.state.model import Loop
 from outlast.turns import launch
+from outlast.turns.follower import Follower, at_fault
 from outlast.turns.hosting import Hosting, fold_context, intake_of
-from outlast.turns.intake import Intake, Located, Seen
-from outlast.turns.report import report
-from outlast.turns.seen import seen_in
+from outlast.turns.intake import Intake, Located
 
-BITE = 1 << 20
-"""Bytes of spool that are folded before others get their turn."""
-EVENTS = 500
-"""Events after which they get it too; a frame's are not parted."""
 INPUT_RETRY = 0.2
 """Seconds after which an input that a full disk or a busy pipe refused is tried again."""
-
-
-class SpoolLost(Exception):  # noqa: N818 - becomes evidence
-    """What an agent said cannot be read, or understood, from here on; what came before it has been."""
 
 
 class AgentHost:
@@ -79,12 +65,9 @@ class AgentHost:
         self._hosting = hosting
         self._agent = agent
         self._loop: Loop | None = None
-        self._reader = SpoolReader(generation, intake.started_at_frame)
-        self._resume = intake.started_at_frame
+        self._follower = Follower(generation, intake, agent.adapter)
         self._client: ShimClient | None = None
-        self._last_frame_at = boottime()
         self._grace: float | None = -1.0
-        self._lost: str | None = None
         self._accepted = 0
 
     # --- making one ----------------------------------------------------------------------------
@@ -231,65 +214,22 @@ class AgentHost:
         return self.intake.fold.unsettled
 
     def idle_seconds(self) -> float:
-        """Since the agent's newest frame, but for those in which it says only that it waits. On the clock
-        that the spool's times are of."""
-        return (boottime() - self._last_frame_at) / 1e9
+        """Since the agent's newest frame, but for those in which it says only that it waits."""
+        return self._follower.idle_seconds()
 
     # --- reading -------------------------------------------------------------------------------
 
     def read(self) -> tuple[list[Located], bool]:
         """New events, one bite of them, and whether more may be there. Raises SpoolLost, now and ever after,
         once all that came before the damage has been given."""
-        located: list[Located] = []
-        if self._lost is None:
-            try:
-                if not self._read_bite(located):
-                    return located, False
-            except (SpoolGapError, SpoolCorruptError) as damage:
-                self._lost = damage.message
-            except FileNotFoundError:
-                self._lost = "its spool is not there any more"
-            except SpoolLost as lost:
-                self._lost = str(lost)
-        if located or self._lost is None:
-            return located, True
-        raise SpoolLost(self._lost)
-
-    def _read_bite(self, located: list[Located]) -> bool:
-        limit = self._reader.position + BITE
-        for frame in self._reader.frames():
-            self._fold(frame, located)
-            if frame.end >= limit or len(located) >= EVENTS:
-                return True
-        return False
-
-    def _fold(self, frame: SpoolFrame, located: list[Located]) -> None:
-        begin, self._resume = self._resume, frame.resume
-        seen, before = seen_in(frame), len(located)
-        if seen is not None:
-            self._feed(seen, (begin, frame.resume), located)
-        said = located[before:]
-        if not said or not all(isinstance(item.event, Notice) for item in said):
-            self._last_frame_at = max(self._last_frame_at, frame.time)
-
-    def _feed(self, seen: Seen, place: tuple[int, int], located: list[Located]) -> None:
-        try:
-            for item in self.intake.feed(seen, *place):
-                located.append(item)  # noqa: PERF402 - what comes before a fault is kept
-        except Exception as error:
-            raise self._at_fault("could not read what the agent said", error) from error
+        return self._follower.read()
 
     def next(self, wanted: Wanted) -> InputLine | CloseStdin | None:
         """The next line that the adapter asks for. Raises SpoolLost."""
         try:
             return self.intake.fold.next(wanted)
         except Exception as error:
-            raise self._at_fault("could not say what to write next", error) from error
-
-    def _at_fault(self, what: str, error: Exception) -> SpoolLost:
-        """The adapter failed, as it will each time: its fold is pure."""
-        report(f"the adapter {self._agent.adapter} {what}", error)
-        return SpoolLost(f"the adapter {self._agent.adapter} {what} ({type(error).__name__})")
+            raise at_fault(self._agent.adapter, "could not say what to write next", error) from error
 
     async def wait(self, wake: asyncio.Event, seconds: float | None) -> None:
         """Until the spool has more, the shim is gone or answers at last, `wake` is set, or `seconds` are over
@@ -298,7 +238,7 @@ class AgentHost:
         if client is None:
             return
         waits = [
-            asyncio.ensure_future(client.wait_tip(self._reader.position)),
+            asyncio.ensure_future(client.wait_tip(self._follower.position)),
             asyncio.ensure_future(client.lost.wait()),
             asyncio.ensure_future(wake.wait()),
         ]

@@ -17,7 +17,8 @@ from outlast.keep.spool import Spool
 from outlast.records.envelope import Cursor
 from outlast.records.types import AgentStateFolded
 from outlast.state.model import Loop
-from outlast.turns.host import AgentHost, SpoolLost
+from outlast.turns.follower import SpoolLost
+from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.intake import Intake, Located
 from outlast.turns.merge import Merger, Place
@@ -204,7 +205,7 @@ def test_what_an_agent_says_of_waiting_is_no_sign_of_life(life: Life) -> None:
     )
     life.spool.append(frames.OUTPUT, b'{"id":1,"result":{"thread":{"id":"x"}}}\n')
     host.read()
-    heard = host._last_frame_at
+    heard = host._follower._last_frame_at
     said = {"threadId": "x", "willRetry": True, "error": {"message": "waiting for network"}}
     life.spool.append(frames.OUTPUT, json.dumps({"method": "error", "params": said}).encode() + b"\n")
     shown: list[Delta | Notice] = []
@@ -212,7 +213,7 @@ def test_what_an_agent_says_of_waiting_is_no_sign_of_life(life: Life) -> None:
     take_in(host, merger, shown.append)
     assert shown == [Notice("codex: waiting for network")]
     assert not merger.pending
-    assert host._last_frame_at == heard
+    assert host._follower._last_frame_at == heard
     life.spool.append(frames.OUTPUT, b"something else\n")
     host.read()
-    assert host._last_frame_at > heard
+    assert host._follower._last_frame_at > heard
