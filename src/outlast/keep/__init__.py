@@ -8,7 +8,7 @@ in one order, for the living and for the dead.
 
 from __future__ import annotations
 
-from outlast.keep.client import Accepted, Attached, LaunchRequest, ShimClient, ShimStatus, Started
+from outlast.keep.client import ShimClient
 from outlast.keep.dead import Alive, Unknown, Verified, kill_marked, tree_dead
 from outlast.keep.errors import (
     AttachRefusedError,
@@ -30,6 +30,7 @@ from outlast.keep.errors import (
     StartFailedError,
     TreeNotDeadError,
 )
+from outlast.keep.exchange import Accepted, Attached, LaunchRequest, ShimStatus, Started
 from outlast.keep.facts import FolderFacts, GenerationFacts, InputSeen, Landing, landing, probe
 from outlast.keep.folder import AgentFolder, Claim, Generation, raise_floor
 from outlast.keep.link import Lost
