@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 import pytest
 from tests.cli.support import Shell, is_alive, until
+from tests.cli.test_integrity import spoil_root
 
 from outlast.cli.check_machine import service_findings
 
@@ -198,3 +199,20 @@ def test_a_process_that_is_stopped_inside_a_transaction_is_named(shell: Shell) -
 def test_a_service_that_would_end_agents_is_recognised_by_its_cgroup(cgroup: str, level: str) -> None:
     (finding,) = service_findings(cgroup)
     assert finding.level == level
+
+
+@pytest.mark.parametrize("table", ["catalog", "record"])
+@pytest.mark.parametrize("option", [(), ("--after-restore",)], ids=["looks", "accepts"])
+def test_a_damaged_page_does_not_end_the_doctor_where_agents_have_been(
+    shell: Shell, table: str, option: tuple[str, ...]
+) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "hello")
+    spoil_root(shell, table)
+    ran = shell.run("doctor", "--json", *option)
+    assert ran.code == 1, ran
+    found = {(one["check"], one["level"]): one for one in ran.lines[0]["findings"]}
+    assert found["store", "fault"]["remedy"] == "outlast repair --database"
+    assert {check for check, _ in found} >= {"shims", "agents"}
+    if option and table == "catalog":
+        assert "cannot be told" in found["restored", "warning"]["message"]
+    assert shell.run("repair", "--database").code == 0

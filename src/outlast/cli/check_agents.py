@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from outlast.cli.findings import Finding, Patient
 from outlast.cli.times import age, duration
-from outlast.errors import ConfigError
+from outlast.errors import ConfigError, OutlastError
 
 if TYPE_CHECKING:
     from outlast.store.sqlite.reading import Reader
@@ -89,11 +89,12 @@ def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
     if facts.shim_alive and latest.shim is not None:
         if session is None:
             since = f"it was started {duration(_age(latest.shim.start_ticks))} ago"
-            whose = f"an unknown session ({path})"
+            whose = f"an agent of an unknown session ({path})"
+            told = f"{whose} lives; whether somebody owns it cannot be told; {since}"
         else:
             since = f"the last record is {age(session.last_activity_at)} old"
-            whose = f"session {name}"
-        yield Finding("shims", "warning", f"an agent of {whose} lives without owner; {since}", remedy, name)
+            told = f"an agent of session {name} lives without owner; {since}"
+        yield Finding("shims", "warning", told, remedy, name)
         return
     verdict = tree_dead(latest.generation)
     if isinstance(verdict, Alive) and verdict.pids:
@@ -136,7 +137,6 @@ class Owned:
 def _sessions_by_folder(patient: Patient) -> dict[str, Owned]:
     """Agent folders by name. Only sessions that the catalog shows can be told; a folder's name is derived
     from its session's and loop's ids, so the newest attempt's record is what names it."""
-    from outlast.errors import OutlastError
     from outlast.store.contract import CatalogQuery
     from outlast.store.sqlite.reading import Reader
     from outlast.turns.hosting import agent_folder
@@ -156,13 +156,20 @@ def _sessions_by_folder(patient: Patient) -> dict[str, Owned]:
             for row in rows
             for loop in _loops(reader, row.entry.session)
         }
+    except OutlastError:  # of a damaged list, likewise
+        return {}
     finally:
         reader.close()
 
 
 def _loops(reader: Reader, session: str) -> Iterator[str]:
-    """The loops of a session: they are started at its beginning."""
-    for row in reader.page(session, 0, FIRST_RECORDS):
+    """The loops of a session: they are started at its beginning. None where that cannot be read, which its
+    journal's own finding tells of."""
+    try:
+        rows = reader.page(session, 0, FIRST_RECORDS)
+    except OutlastError:
+        return
+    for row in rows:
         if row.type == "LoopStarted" and row.loop is not None:
             yield row.loop
 

@@ -21,8 +21,15 @@ _UNDER_WAY = ("running", "waiting")
 
 async def check_restored(config: Config) -> list[Finding]:
     """For each session with inputs that its next owner may carry out."""
-    async with open_client(config) as client:
-        return [found async for found in _waiting(client.store)]
+    found: list[Finding] = []
+    try:
+        async with open_client(config) as client:
+            async for one in _waiting(client.store):
+                found.append(one)
+    except OutlastError as error:  # of a store that is damaged as well: its own findings say how
+        message = f"what waits in the store cannot be told: {error.message}"
+        found.append(Finding("restored", "warning", message, error.hint))
+    return found
 
 
 async def _waiting(store: Store) -> AsyncIterator[Finding]:

@@ -39,14 +39,14 @@ def folder_name(epoch: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class _Kept:
     """What came into quarantine."""
 
     rows: int
     unreadable: tuple[int, ...]
 
 
-def keep(layout: Layout, store: str, cut: Cut, noted: Tip | None) -> Kept:
+def keep(layout: Layout, store: str, cut: Cut, noted: Tip | None) -> None:
     """Write the quarantine of `cut`; whole and durable when it returns, and not there at all before. Raises
     StoreError, IntegrityError. Blocking."""
     base = layout.folder / "quarantine"
@@ -73,11 +73,10 @@ def keep(layout: Layout, store: str, cut: Cut, noted: Tip | None) -> Kept:
     finally:
         connection.close()
         shutil.rmtree(draft, ignore_errors=True)
-    return kept
 
 
 def _about(
-    store: str, connection: apsw.Connection, cut: Cut, noted: Tip | None, kept: Kept
+    store: str, connection: apsw.Connection, cut: Cut, noted: Tip | None, kept: _Kept
 ) -> dict[str, object]:
     end = cut.append.rows[-1]
     return {
@@ -100,7 +99,7 @@ def _tip(seq: int, chain: bytes) -> dict[str, object]:
     return {"seq": seq, "chain": chain.hex()}
 
 
-def _keep_rows(connection: apsw.Connection, draft: Path, cut: Cut) -> Kept:
+def _keep_rows(connection: apsw.Connection, draft: Path, cut: Cut) -> _Kept:
     s = cast(int, connection.execute(SELECT_SESSION, (cut.name,)).get)
     rows, unreadable = 0, []
     with _new(draft / "rows.jsonl") as file:
@@ -116,7 +115,7 @@ def _keep_rows(connection: apsw.Connection, draft: Path, cut: Cut) -> Kept:
                 rows += 1
         file.flush()
         os.fsync(file.fileno())
-    return Kept(rows, tuple(unreadable))
+    return _Kept(rows, tuple(unreadable))
 
 
 def _columns(found: tuple[object, ...]) -> Iterator[tuple[str, object]]:
