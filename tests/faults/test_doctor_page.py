@@ -39,7 +39,7 @@ def constants(expression: ast.expr, path: Path) -> list[str]:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == expression.id
     ]
     return [
-        node.value
+        str(node.value)
         for value in chosen
         if isinstance(value, ast.IfExp)
         for node in (value.body, value.orelse)
