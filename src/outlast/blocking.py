@@ -185,9 +185,9 @@ class BlockingRuntime(_Blocking[Runtime]):
         live = portal.run(self._inner.own(session))
         return None if live is None else Session(portal, live)
 
-    def visit(self, session: str, *, take_over: bool = False) -> Session | None:
+    def visit(self, session: str, *, take_over: bool = False, ends_agent: bool = False) -> Session | None:
         portal = self._portal
-        live = portal.run(self._inner.visit(session, take_over=take_over))
+        live = portal.run(self._inner.visit(session, take_over=take_over, ends_agent=ends_agent))
         return None if live is None else Session(portal, live)
 
 
