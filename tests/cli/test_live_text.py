@@ -1,5 +1,6 @@
 """Words that are shown while they are written, and the records that come after them."""
 
+from collections.abc import AsyncIterator
 from typing import Literal
 
 import pytest
@@ -9,6 +10,7 @@ from outlast.cli.present import TextPresenter
 from outlast.cli.text import LiveText, first_line, gate_line, pieces_of, tool_line
 from outlast.records import types as t
 from outlast.runtime.handles import Delta
+from outlast.runtime.outcome import Outcome
 from outlast.state.messages import ToolMessage
 from outlast.testing.journals import JournalBuilder
 
@@ -73,3 +75,17 @@ def test_what_an_agent_says_of_its_own_state_is_a_line_of_its_own_and_no_result(
         presenter.record(record)
     out, err = capsys.readouterr()
     assert (out, err) == ("Hello\n", "codex: Reconnecting... 2/5\n")
+
+
+async def test_a_turn_that_had_been_interrupted_says_why_and_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def nothing() -> AsyncIterator[str]:
+        for piece in ():
+            yield piece
+
+    presenter = TextPresenter(Screen({}), "s", only_turn="a")
+    await presenter.outcome(Outcome("s", "a", "interrupted", reason="crash: its shim is gone"), nothing())
+    err = capsys.readouterr().err
+    assert "the turn was interrupted: crash: its shim is gone" in err
+    assert "outlast retry s" in err

@@ -244,6 +244,19 @@ def test_the_same_key_is_the_same_turn_and_another_text_a_collision(shell: Shell
     assert (other.code, other.error["error"]) == (4, "request_collision")
 
 
+def test_turns_that_a_run_drains_are_shown_beside_its_result(shell: Shell) -> None:
+    run = shell.start("run", "-a", "scripted", "--session", "s", "[[touch:here]][[wait:go]][[say:mine]]")
+    until((shell.folder / "here").exists, "the turn runs")
+    shell.run("send", "s", "--", "other words")
+    shell.run("send", "s", "--", "[[exit:3]]")
+    (shell.folder / "go").touch()
+    out, err = run.communicate(timeout=60)
+    assert (run.returncode, out) == (0, "mine\n")
+    lines = err.splitlines()
+    assert lines.index("> other words") < lines.index("other words") < lines.index("> [[exit:3]]")
+    assert "status 3" in err[err.index("> [[exit:3]]") :]
+
+
 def test_duplicate_submit(shell: Shell) -> None:
     """Processes with one key meet in one session and one turn, and all exit as it ends."""
     arguments = ("run", "--json", "-a", "scripted", "--key", "K", "[[effect:{turn}]][[say:done by one]]")

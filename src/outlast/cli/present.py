@@ -7,6 +7,7 @@ it is to be shown whole.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +24,8 @@ from outlast.records.types import (
     Receipt,
     TurnAttemptStarted,
     TurnFailed,
+    TurnInterrupted,
+    TurnParked,
     TurnStarted,
 )
 from outlast.state.messages import text_of
@@ -128,9 +131,10 @@ class TextPresenter:
         """Inputs that stand on the screen already."""
         self._attempts = dict(attempts)
         """By turn: whose standard error tells more if it fails."""
-        self._failures_told: set[str] = set()
+        self._endings_told: set[str] = set()
         self.only_turn = only_turn
-        """The turn whose words are the result; the words of others are not shown."""
+        """The turn whose words are the result. Those of turns that begin meanwhile are shown beside it."""
+        self._seen_to_begin: set[str] = set()
         self._from_its_start = only_turn is None
         """The turn's input was seen: what is shown as it comes is all of it. A turn that somebody else had
         sent before under the same key is shown whole at its end."""
@@ -145,21 +149,23 @@ class TextPresenter:
         self._follow_input(record)
         if isinstance(record.body, TurnAttemptStarted) and record.turn is not None:
             self._attempts[record.turn] = record.body
-        if self._foreign(record):
+        foreign = self._foreign(record.turn)
+        if foreign and record.turn not in self._seen_to_begin:
             return
         for piece in pieces_of(record, self._live):
             if piece.style == "text":
-                self._words(piece.text)
+                self._words(piece.text, beside=foreign)
             elif piece.style == "end":
                 self._end_words()
             else:
                 self._end_words()
                 self._note(piece.text, dim=piece.style == "dim")
+        if isinstance(record.body, TurnFailed | TurnInterrupted | TurnParked) and record.turn is not None:
+            self._endings_told.add(record.turn)
         if isinstance(record.body, TurnFailed) and record.turn is not None:
             self._explain(record.turn, record.body.receipt)
 
     def _explain(self, turn: str, receipt: Receipt) -> None:
-        self._failures_told.add(turn)
         attempt = self._attempts.get(turn)
         words = [] if attempt is None else last_words(attempt)
         for line in failure_lines(receipt, self._session, words):
@@ -178,12 +184,19 @@ class TextPresenter:
             async for piece in text:
                 self._words(piece)
         self._end_words()
-        if outcome.outcome == "failed" and outcome.turn not in self._failures_told:
+        told = outcome.turn in self._endings_told
+        if outcome.outcome == "failed" and not told:
             if outcome.receipt is None:
-                self._note("the turn failed")
+                self._note(f"the turn failed: {outcome.reason}" if outcome.reason else "the turn failed")
             else:
                 self._note(f"the turn failed: {receipt_line(outcome.receipt)}")
                 self._explain(outcome.turn, outcome.receipt)
+        elif outcome.outcome in ("interrupted", "parked"):
+            if not told:
+                self._note(f"the turn was {outcome.outcome}: {outcome.reason}")
+            self._note(
+                f"outlast retry {quote(self._session)} runs it again, which may repeat what it had done"
+            )
         elif outcome.stop_reason == "lost":
             self._note("a repair cut its record away: it is not known whether it was carried out")
         elif outcome.outcome == "cancelled":
@@ -198,6 +211,7 @@ class TextPresenter:
         if request_id in self.typed_here or (request_id == self.only_turn and not self._announced):
             return
         self._announced = True
+        self._seen_to_begin.add(request_id)
         self._end_words()
         self._note(f"> {self._inputs.get(request_id, '')}")
 
@@ -214,18 +228,21 @@ class TextPresenter:
             self.only_turn = record.turn
             self._from_its_start = False
 
-    def _foreign(self, record: Record) -> bool:
-        return self.only_turn is not None and record.turn not in (None, self.only_turn)
+    def _foreign(self, turn: str | None) -> bool:
+        return self.only_turn is not None and turn not in (None, self.only_turn)
 
-    def _words(self, text: str) -> None:
-        if not self._from_its_start:
+    def _words(self, text: str, *, beside: bool = False) -> None:
+        """`beside`: of another turn than the one whose words are the result; a pipe does not get them."""
+        if not self._from_its_start and not beside:
             return
-        out = self._screen.out
-        out.write(visible(text) if out.is_terminal else text)
+        screen = self._screen
+        channel = screen.err if beside and not screen.out.is_terminal else screen.out
+        channel.write(visible(text) if channel.is_terminal or beside else text)
 
     def _end_words(self) -> None:
-        if not self._screen.out.at_line_start:
-            self._screen.out.write("\n")
+        for channel in (self._screen.out, self._screen.err):
+            if not channel.at_line_start:
+                channel.write("\n")
 
     def _note(self, text: str, *, dim: bool = False) -> None:
         shown = visible(text)
@@ -235,6 +252,4 @@ class TextPresenter:
 def way_back_command(session: str, *, owned: bool = False) -> str:
     """The command line that leads back to the session, ready to be pasted: one that somebody runs is joined,
     any other restored."""
-    from shlex import quote
-
     return f"outlast {'attach' if owned else 'resume'} {quote(session)}"

@@ -169,6 +169,7 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
         sent.ended = True
         attendance.policy.cancels = False  # what is left in the queue is not this command's
         await leave_idle(runtime, session)
+        await attendance.progress.reached((await runtime.store.tip(session.id)).seq)
 
     try:
         await attendance.attend(to_the_end())
@@ -191,7 +192,9 @@ async def leave_idle(runtime: Runtime, session: Session) -> None:
 
 async def _work_is_left(runtime: Runtime, session: Session) -> bool:
     row = await runtime.store.listed(session.id)
-    return row is not None and (bool(row.pending) or (row.entry.queued > 0 and row.entry.state == "idle"))
+    if row is None:
+        return False
+    return bool(row.pending or row.decisions) or (row.entry.queued > 0 and row.entry.state == "idle")
 
 
 async def _session_name(request: RunRequest, runtime: Runtime) -> str | None:
