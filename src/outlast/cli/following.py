@@ -275,7 +275,7 @@ async def _first_lines(store: Store, session: str, accepted: Collection[int]) ->
     lines: dict[str, str] = {}
     if not accepted:
         return lines
-    async for record in read_records(store, session, min(accepted) - 1):
+    async for record in read_records(store, session, min(accepted) - 1, large="outline"):
         if record.seq in accepted and isinstance(record.body, InputAccepted):
             lines[record.body.request_id] = first_line(text_of(record.body.content))
         if record.seq >= max(accepted):

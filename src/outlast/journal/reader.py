@@ -7,12 +7,24 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from outlast.errors import IntegrityError, UsageError
 from outlast.records.codec import blob_ref, chain_of, is_blob_ref, outline_of, record_of
 from outlast.records.envelope import Record
+from outlast.records.types import (
+    AgentEventRecorded,
+    Body,
+    CallObserved,
+    Content,
+    InputAccepted,
+    ReplyInterrupted,
+)
 from outlast.store.contract import Row, Store
 
 PAGE = 1000
+LOST = "[what comes here is lost: its blob is missing or damaged]"
+"""Stands for the text of a record whose blob is gone."""
 ENVELOPE = 200
 """Bytes of a row beside its body, about."""
 
@@ -30,27 +42,35 @@ class Place:
 
 
 async def read_records(
-    store: Store, name: str, after: int = 0, *, large: Large = "whole"
+    store: Store,
+    name: str,
+    after: int = 0,
+    *,
+    large: Large = "whole",
+    lost: list[IntegrityError] | None = None,
 ) -> AsyncIterator[Record]:
     """The records after `after`, in constant memory. `large` says how a body is given that is kept as a blob.
+    With `lost`, a record that has lost only its text is given with a mark in its place, and the fault is put
+    there.
 
     Raises IntegrityError naming the first record that is missing, changed or out of place, or whose blob
     is; UnsupportedRecordError, InvalidRecordError; UsageError where the journal ends before `after`.
     """
     place = await place_after(store, name, after)
-    async for record in read_on(store, name, place, large=large):
+    async for record in read_on(store, name, place, large=large, lost=lost):
         yield record
 
 
-async def read_record(store: Store, name: str, seq: int) -> Record:
-    """The record at `seq`, held against the one before it. Raises as `read_records`."""
+async def read_record(
+    store: Store, name: str, seq: int, *, lost: list[IntegrityError] | None = None
+) -> Record:
+    """The record at `seq`, held against the one before it. `lost` and what it raises: as `read_records`."""
     place = await place_after(store, name, seq - 1)
     rows = await store.read(name, place.seq, 1)
     if not rows:
         raise _broken(name, seq, "missing")
     check_row(name, place, rows[0])
-    body = await body_of(store, name, rows[0], "whole") if is_blob_ref(rows[0].body) else None
-    return record_of(rows[0], name, body)
+    return await _record(store, name, rows[0], "whole", lost)
 
 
 async def place_after(store: Store, name: str, after: int) -> Place:
@@ -71,17 +91,51 @@ async def place_after(store: Store, name: str, after: int) -> Place:
     return Place(after, rows[0].chain)
 
 
-async def read_on(store: Store, name: str, place: Place, *, large: Large = "whole") -> AsyncIterator[Record]:
+async def read_on(
+    store: Store,
+    name: str,
+    place: Place,
+    *,
+    large: Large = "whole",
+    lost: list[IntegrityError] | None = None,
+) -> AsyncIterator[Record]:
     """The records after `place`, which moves along."""
     while rows := await next_page(store, name, place):
         for row in rows:
             check_row(name, place, row)
-            body = await body_of(store, name, row, large) if is_blob_ref(row.body) else None
-            record = record_of(row, name, body)
+            record = await _record(store, name, row, large, lost)
             place.seq, place.chain = row.seq, row.chain
             yield record
         # A long journal must not keep the event loop from everything else.
         await asyncio.sleep(0)
+
+
+async def _record(
+    store: Store, name: str, row: Row, large: Large, lost: list[IntegrityError] | None
+) -> Record:
+    if not is_blob_ref(row.body):
+        return record_of(row, name)
+    try:
+        return record_of(row, name, await body_of(store, name, row, large))
+    except IntegrityError as error:
+        outline = outline_of(row.body)
+        if lost is None or outline is None:
+            raise
+        lost.append(error)
+    record = record_of(row, name, outline)
+    return msgspec.structs.replace(record, body=_marked(record.body))
+
+
+def _marked(body: Body) -> Body:
+    """What is left of a body, saying that its text is lost."""
+    match body:
+        case InputAccepted(content=content):
+            return msgspec.structs.replace(body, content=[*content, Content(text=LOST)])
+        case AgentEventRecorded() | ReplyInterrupted():
+            return msgspec.structs.replace(body, text=LOST)
+        case CallObserved():
+            return msgspec.structs.replace(body, input=LOST, output=LOST)
+    return body
 
 
 async def next_page(store: Store, name: str, place: Place) -> list[Row]:
