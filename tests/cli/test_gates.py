@@ -75,6 +75,23 @@ def test_wait_exits_6_at_a_question_and_0_when_all_is_done(shell: Shell) -> None
     assert shell.json("wait", "s") == {"outcome": "done", "stop_reason": "end_turn", "text": "g=left"}
 
 
+def test_an_answer_that_waits_for_an_owner_is_shown_and_not_asked_for_again(shell: Shell) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", QUESTION)
+    gate = gate_of(shell, "s")["id"]
+    shell.run("answer", "s", gate, "left")
+    shown = shell.run("show", "s").out
+    assert "Which one? (left, right)\n      answered left by" in shown
+    assert f"decided, and not yet carried out: nobody owns the session\n  answer {gate} left by" in shown
+    (waiting,) = shell.show("s")["commands"]
+    assert (waiting["command"], waiting["gate"], waiting["choice"]) == ("answer", gate, "left")
+    waited = shell.run("wait", "s")
+    assert (waited.code, "nobody runs it" in waited.err, "outlast resume s" in waited.err) == (1, True, True)
+    other = shell.run("answer", "s", gate, "right")
+    assert (other.code, "outlast resume s" in other.out) == (4, True)
+    assert shell.run("resume", "s").out == "g=left\n"
+    assert shell.show("s")["commands"] == []
+
+
 def test_an_answer_from_elsewhere_reaches_a_running_session(shell: Shell) -> None:
     owner = shell.start("run", "-a", "scripted", "--session", "s", QUESTION, **_terminal_input())
     until(lambda: bool(_gates(shell)), "the question to be open")

@@ -43,6 +43,32 @@ def told(ran: Finished) -> tuple[int, str]:
     return ran.status, ran.stdout.decode().strip()
 
 
+def test_a_retry_that_waits_for_an_owner_is_seen(place: Place) -> None:
+    """By whoever lists, shows or waits; a turn that was done since hides nothing."""
+    failed(place)
+    place.send("job", QUICK, key="two")
+    assert place.call("resume", "job", "--json").outcomes == ["done"]
+    assert place.show("job")["session"]["status"] == "idle"
+    assert place.call("retry", "job", "one").status == 0
+    shown = place.show("job")
+    assert shown["session"]["status"] == "detached"
+    (waiting,) = shown["commands"]
+    assert (waiting["command"], waiting["turn"], waiting["by"]) == ("retry", "one", "cli")
+    assert b"decided, and not yet carried out: nobody owns the session\n  retry one by cli" in (
+        place.call("show", "job").stdout
+    )
+    waited = place.call("wait", "job")
+    assert (waited.status, "what was decided about it waits, and nobody runs it" in waited.stderr) == (
+        1,
+        True,
+    )
+    assert "outlast resume job" in waited.stderr
+    assert place.call("resume", "job", "--json").outcomes == ["done"]
+    assert place.show("job")["commands"] == []
+    assert place.call("wait", "job").status == 0
+    place.assert_effects_once("one 1", "one 2", "two")
+
+
 def test_a_retry_that_waits_is_taken_back_by_the_command_cancel(place: Place) -> None:
     retried(place)
     assert told(place.call("cancel", "job")) == (0, "cancelled; the queue is held")

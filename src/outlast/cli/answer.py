@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.runtime.handles import Answer
     from outlast.store.contract import Store
-    from outlast.turns.requests import AnswerRequest
 
 _EXITS = {
     "answered": Exit.OK,
@@ -60,9 +59,10 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
         found = find_gate(gate_typed, list(gates))
         if found is not None:
             choice_typed = choice_of(choice_typed, gates[found].choices)
-            waiting = await _waiting(client.store, session.id, found)
+            waiting = gates[found].answered
             if waiting is not None and waiting.choice != choice_typed:
-                detail = f"the answer {waiting.choice} waits for the session's next owner"
+                whose = f"the answer {waiting.choice} waits for the session's next owner"
+                detail = f"{whose}: {way_back_command(session.id)}"
                 return _tell(screen, session.id, Answer("taken", waiting.by), detail)
         else:
             found = find_gate(gate_typed, await _closed_gates(client.store, session.id))
@@ -74,14 +74,6 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
                 )
         asked = session.answer(found, choice_typed, by=_user())
         return _tell(screen, session.id, await heard(client.store, session.id, asked, screen))
-
-
-async def _waiting(store: Store, session: str, gate: str) -> AnswerRequest | None:
-    """The first answer to the question that no owner has taken yet."""
-    from outlast.turns.requests import AnswerRequest, decode
-
-    answers = (decode(AnswerRequest, e.body) for e in await store.pending(session) if e.kind == "answer")
-    return next((answer for answer in answers if answer.gate == gate), None)
 
 
 async def _closed_gates(store: Store, session: str) -> list[str]:

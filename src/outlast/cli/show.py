@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.errors import OutlastError
     from outlast.runtime.view import View
+    from outlast.runtime.waiting import WaitingCommand
     from outlast.state.summaries import Restore, TurnSummary
 
 
@@ -66,10 +67,22 @@ def view_lines(view: View) -> Iterator[str]:
         for gate in view.gates:
             names = ", ".join(choice.id for choice in gate.choices)
             yield f"  {gate.id}  {first_line(gate.question)} ({names})"
+            if gate.answered is not None:
+                yield f"      answered {first_line(gate.answered.choice or '')}{_by(gate.answered)}"
+    if view.commands:
+        yield "decided, and not yet carried out" + ("" if view.row.owner else ": nobody owns the session")
+        for command in view.commands:
+            about = command.gate or (short(command.turn) if command.turn else "")
+            choice = f" {first_line(command.choice)}" if command.choice else ""
+            yield f"  {command.command} {about}{choice}{_by(command)}"
     if view.agent_sessions:
         yield "the agent's own sessions"
         for s in view.agent_sessions:
             yield f"  {s.provider} {s.provider_session}{'' if s.confirmed else ' (not confirmed)'}"
+
+
+def _by(command: WaitingCommand) -> str:
+    return f" by {first_line(command.by)}" if command.by else ""
 
 
 def _head(view: View) -> Iterator[str]:

@@ -86,8 +86,9 @@ async def _quiet(client: Client, session: Session) -> None:
                 return
             unowned = 0 if row.owner else unowned + 1
             if unowned >= PATIENCE:
+                left = "what was decided about it waits" if row.decisions else "has work left"
                 raise NobodyRunsItError(
-                    f"session {session.id} has work left and nobody runs it",
+                    f"session {session.id}: {left}, and nobody runs it",
                     hint=way_back_command(session.id),
                     session_id=session.id,
                 )
@@ -120,11 +121,13 @@ async def _row(client: Client, session: str) -> Listed:
 
 
 async def _raise_waiting(session: Session, *, owned: bool) -> None:
-    """Raises WaitingForAnswerError unless the question has just been answered."""
+    """Raises WaitingForAnswerError unless every question is answered by now."""
     from outlast.cli.following import waiting_error
     from outlast.cli.gates import OpenQuestion
 
     for gate in await session.gates():
+        if gate.answered is not None:
+            continue  # Its owner is told so, or its next one.
         question = OpenQuestion(gate.id, gate.kind, gate.question, gate.choices)
         raise waiting_error(session.id, question, owned=owned)
 
@@ -133,6 +136,8 @@ async def _busy(client: Client, row: Listed) -> bool:
     """Whether an owner has something to do. A parked turn does not keep the queue behind it, a held queue
     waits for a person; only the journal tells them apart, and it is read only where that matters."""
     entry = row.entry
+    if row.decisions:
+        return True
     if entry.state == "parked" and entry.queued and not row.pending:
         from outlast.journal import load_state
 

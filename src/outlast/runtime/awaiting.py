@@ -57,7 +57,7 @@ async def _more(backing: Backing, session: str, after: int) -> None:
         if not backing.serving(session):
             row = await store.listed(session)
             # A closed session stays closed until somebody gives it an input: waiting for one is none.
-            if row is None or row.entry.state != "stopped" or row.pending:
+            if row is None or row.entry.state != "stopped" or row.pending or row.decisions:
                 backing.serve(session)
         await _rung(bell)
 

@@ -28,6 +28,7 @@ from outlast.runtime.commands import reopening, retryable
 from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
 from outlast.runtime.view import Gate, View, build_view, gate_of
+from outlast.runtime.waiting import waiting_answers
 from outlast.state.title import one_line
 from outlast.state.turn_ends import Ends, begun_in
 from outlast.store import refusals
@@ -200,8 +201,10 @@ class Session:
     async def gates(self) -> list[Gate]:
         """The questions that wait for a person. Raises SessionNotFoundError."""
         await self._require()
+        # In this order: an answer that is taken meanwhile has closed its gate.
+        answers = waiting_answers(await self._backing.store.pending(self.id))
         state = await load_state(self._backing.store, self.id)
-        return [gate_of(gate) for gate in state.gates.values()]
+        return [gate_of(gate, answers) for gate in state.gates.values()]
 
     async def outcome(self, turn: str, *, after: int = 0) -> Outcome:
         """The end of `turn`, waiting for it. `after` may name a journal position before its first record."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from outlast.journal import load_state, read_record, read_records
 from outlast.records.types import InputAccepted, TurnAttemptStarted
 from outlast.runtime.view import Gate, QueuedInput, gate_of, take, waiting_input
+from outlast.runtime.waiting import waiting_answers
 from outlast.state.history import History
 from outlast.state.messages import Message, OwnerMessage, text_of
 from outlast.state.model import OpenTurn, State
 from outlast.store import refusals
-from outlast.store.contract import Listed, Store
+from outlast.store.contract import Entry, Listed, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ async def present(store: Store, session: str) -> Present:
     if row is None:
         raise refusals.no_session(session)
     state = await load_state(store, session)
+    pending = await store.pending(session)
+    answers = waiting_answers(pending)
     turn = state.running
     return Present(
         seq=state.seq,
@@ -45,8 +48,8 @@ async def present(store: Store, session: str) -> Present:
         running=None if turn is None else turn.turn,
         messages=[] if turn is None else await _messages(store, state, turn),
         attempts={each.turn: each.attempt for each in state.open_turns.values() if each.attempt is not None},
-        queue=await _queue(store, state),
-        gates=[gate_of(gate) for gate in state.gates.values()],
+        queue=await _queue(store, state, pending),
+        gates=[gate_of(gate, answers) for gate in state.gates.values()],
     )
 
 
@@ -61,7 +64,7 @@ async def _messages(store: Store, state: State, turn: OpenTurn) -> list[Message]
     return [message for message in history.messages if not isinstance(message, OwnerMessage)]
 
 
-async def _queue(store: Store, state: State) -> list[QueuedInput]:
+async def _queue(store: Store, state: State, pending: Sequence[Entry]) -> list[QueuedInput]:
     """Accepted inputs in their order, then those that no owner has taken. One that is accepted between the
     two looks is given to whoever follows."""
     queue = [
@@ -69,7 +72,6 @@ async def _queue(store: Store, state: State) -> list[QueuedInput]:
         for waiting in state.queue.values()
     ]
     accepted = state.queue.keys() | state.open_turns.keys()
-    pending = await store.pending(state.session)
     return queue + [waiting_input(e) for e in pending if e.kind == "input" and e.request_id not in accepted]
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from outlast.errors import IntegrityError, InvalidRecordError, OutlastError, RecordError
 from outlast.journal import read_records
 from outlast.keep.folder import stderr_path
 from outlast.records.envelope import Record
 from outlast.records.types import Choice, TurnAttemptStarted
+from outlast.runtime.waiting import WaitingCommand, waiting_answers, waiting_commands
 from outlast.state.history import History
 from outlast.state.listing import listed_json
 from outlast.state.messages import Message, text_of
@@ -32,6 +36,8 @@ class Gate:
     requested_by: str
     resolver: str = "agent"
     """Who waits for the answer: `agent`, or `runtime` where a parked turn does and the queue goes on."""
+    answered: WaitingCommand | None = None
+    """The answer that was given and that no owner has taken yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,8 @@ class View:
     turns: list[TurnSummary]
     queue: list[QueuedInput]
     gates: list[Gate]
+    commands: list[WaitingCommand]
+    """All that was decided and no owner has carried out yet."""
     agent_sessions: list[AgentSession]
     restores: list[Restore]
 
@@ -70,6 +78,7 @@ class View:
         shape["queue"] = [
             {"request_id": q.request_id, "input": q.input, "accepted": q.accepted} for q in self.queue
         ]
+        shape["commands"] = msgspec.to_builtins(self.commands)
         return shape
 
 
@@ -95,6 +104,7 @@ async def view_until_fault(store: Store, session: str) -> tuple[View, OutlastErr
     except (IntegrityError, RecordError) as error:
         fault = error
     accepted = {turn.turn for turn in history.turns}
+    answers = waiting_answers(pending)
     view = View(
         seq=history.seq,
         row=row,
@@ -102,7 +112,8 @@ async def view_until_fault(store: Store, session: str) -> tuple[View, OutlastErr
         messages=history.messages,
         turns=history.turns,
         queue=_queue(history, pending, accepted),
-        gates=[gate_of(gate) for gate in history.gates.values()],
+        gates=[gate_of(gate, answers) for gate in history.gates.values()],
+        commands=waiting_commands(pending),
         agent_sessions=history.agent_sessions,
         restores=history.restores,
     )
@@ -122,8 +133,8 @@ def take(history: History, record: Record) -> None:
         ) from error
 
 
-def gate_of(gate: GateShown | OpenGate) -> Gate:
-    """An open question, as the history or the state has it."""
+def gate_of(gate: GateShown | OpenGate, answers: Mapping[str, WaitingCommand]) -> Gate:
+    """An open question, as the history or the state has it. `answers`: those that wait, by gate."""
     return Gate(
         id=gate.gate,
         turn=gate.turn,
@@ -133,6 +144,7 @@ def gate_of(gate: GateShown | OpenGate) -> Gate:
         opened_at=gate.opened_at,
         requested_by=gate.opened.requested_by,
         resolver=gate.opened.resolver,
+        answered=answers.get(gate.gate),
     )
 
 

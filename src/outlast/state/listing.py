@@ -8,10 +8,11 @@ from outlast.store.contract import Listed
 
 def status_of(row: Listed) -> str:
     """The status that people see: derived from the journal *and* the live lease. Work without a living
-    owner is `detached`, whatever the journal last said of it."""
+    owner is `detached`, whatever the journal last said of it; so is what a person has decided (a retry, an
+    answer) and nobody carries out."""
     state = "idle" if row.entry.state == "new" else row.entry.state
     unfinished = state in ("running", "waiting") or row.pending or row.entry.queued
-    if row.owner is None and unfinished and state != "parked":
+    if row.owner is None and (row.decisions or (unfinished and state != "parked")):
         return "detached"
     return state
 

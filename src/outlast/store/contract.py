@@ -122,8 +122,8 @@ class Listed:
     entry: CatalogEntry
     pending: int
     """Inputs."""
-    commands: int
-    """All else: retries, answers, cancels."""
+    decisions: int
+    """Retries, skips and answers. What only ends something (cancel, kill, close) is no work that is left."""
     owner: Holder | None
 
 
@@ -142,6 +142,8 @@ class Append:
 
 
 EntryKind = Literal["input", "cancel", "kill", "close", "answer", "retry", "skip"]
+DECISIONS: tuple[EntryKind, ...] = ("answer", "retry", "skip")
+"""Those that `Listed.decisions` counts."""
 
 
 @dataclass(frozen=True, slots=True)

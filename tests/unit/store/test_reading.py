@@ -40,19 +40,23 @@ async def test_an_empty_prefix_finds_no_session(store: Store) -> None:
     assert await store.find("o") == "only"
 
 
-async def test_a_listing_counts_inputs_and_no_other_command(store: Store) -> None:
+async def test_a_listing_counts_inputs_and_apart_from_them_what_was_decided(store: Store) -> None:
     await admit(store, "s", "r")
     for kind in ("cancel", "kill", "close", "answer", "retry", "skip"):
         await admit(store, "s", kind, kind=kind)
     (row,) = await store.list()
-    assert row.pending == 1
+    assert (row.pending, row.decisions) == (1, 3)
     assert await store.listed("s") == row
     assert listed_json(row)["queued"] == 1
     assert len(await store.pending("s")) == 7
-    await append(store, await store.acquire("s"), settle=("r",))
+    lease = await store.acquire("s")
+    for settled in (("r", "answer"), ("skip",), ("retry",)):
+        (row,) = await store.list()
+        assert status_of(replace(row, owner=None)) == "detached"
+        await append(store, lease, settle=settled)
     (row,) = await store.list()
-    # Nobody is waited for where only a command is left over.
-    assert status_of(replace(row, owner=None)) == "idle"
+    # Nobody is waited for where only what ends something is left over.
+    assert (row.pending, row.decisions, status_of(replace(row, owner=None))) == (0, 0, "idle")
 
 
 def test_where_there_is_no_store_there_is_no_session_and_none_is_made(tmp_path: Path) -> None:

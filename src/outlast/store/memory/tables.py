@@ -15,6 +15,7 @@ from pathlib import Path
 from outlast.errors import StoreError
 from outlast.store import refusals
 from outlast.store.contract import (
+    DECISIONS,
     PAGE_BYTES,
     Admission,
     Admitted,
@@ -337,7 +338,8 @@ class Tables:
 
     def _listed(self, entry: CatalogEntry, session: Session) -> Listed:
         inputs = sum(waiting.kind == "input" for waiting, _ in session.inbox.values())
-        return Listed(entry, inputs, self._holder(session))
+        decisions = sum(waiting.kind in DECISIONS for waiting, _ in session.inbox.values())
+        return Listed(entry, inputs, decisions, self._holder(session))
 
     def find(self, name_or_prefix: str) -> str:
         refusals.require_name(name_or_prefix)

@@ -18,6 +18,7 @@ import apsw
 from outlast.errors import InputError, IntegrityError
 from outlast.store import refusals
 from outlast.store.contract import (
+    DECISIONS,
     PAGE_BYTES,
     Beyond,
     CatalogQuery,
@@ -84,7 +85,7 @@ SELECT_CHANGED = (
 _LISTED = (
     f"name, {', '.join('catalog.' + column for column in CATALOG_COLUMNS.split(', '))},"
     " (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s AND kind = 'input'),"
-    " (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s AND kind != 'input'),"
+    f" (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s AND kind IN {DECISIONS}),"
     " lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label"
 )
 _OWNER = " LEFT JOIN lease ON lease.s = catalog.s LEFT JOIN node ON node.id = lease.node"
@@ -300,14 +301,14 @@ class Reader:
     def _listed(self, row: tuple[Value, ...], lives: dict[str, bool]) -> Listed:
         name, *columns = row
         entry = catalog_entry(cast(str, name), columns[:11])
-        pending, commands, epoch, id_ = columns[11:15]
+        pending, decisions, epoch, id_ = columns[11:15]
         if id_ is None:
-            return Listed(entry, cast(int, pending), cast(int, commands), None)
+            return Listed(entry, cast(int, pending), cast(int, decisions), None)
         node = Node(*columns[14:])  # type: ignore[arg-type]
         if node.id not in lives:
             lives[node.id] = alive(self._layout.nodes, node)
         owner = Holder(node.id, cast(int, epoch), node.pid, node.label) if lives[node.id] else None
-        return Listed(entry, cast(int, pending), cast(int, commands), owner)
+        return Listed(entry, cast(int, pending), cast(int, decisions), owner)
 
     def find(self, name_or_prefix: str) -> str:
         refusals.require_name(name_or_prefix)

@@ -52,10 +52,11 @@ async def a_session_is_listed_from_its_first_request_on(harness: Harness) -> Non
     for kind in kinds:
         await admit(one, name, kind, kind=kind)
     [row] = await two.list(CatalogQuery(prefix=name))
-    equal((row.entry, row.pending, row.owner), (entry(name), 2, None), "the row, its inputs, its owner")
-    await append(one, await one.acquire(name), settle=("r", "cancel"))
+    seen = (row.entry, row.pending, row.decisions, row.owner)
+    equal(seen, (entry(name), 2, 3, None), "the row, its inputs, its decisions, its owner")
+    await append(one, await one.acquire(name), settle=("r", "cancel", "retry"))
     row_now = await two.listed(name)
-    equal(row_now and row_now.pending, 1, "inputs that wait")
+    equal(row_now and (row_now.pending, row_now.decisions), (1, 2), "inputs and decisions that wait")
 
 
 @SUBJECT.check
