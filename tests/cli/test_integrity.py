@@ -485,3 +485,73 @@ def test_inputs_that_waited_on_a_lost_page_are_said_to_be_lost(shell: Shell) -> 
     ran = shell.run("repair", "--database")
     assert ran.code == 0
     assert "inputs that waited are lost, and of which sessions is not known" in ran.out
+
+
+# --- damaged inputs ---
+
+
+def flip_in_inbox(shell: Shell, request: str) -> None:
+    """One bit of a prompt that waits, under the database: its pages are sound, and so is the request."""
+    connection = apsw.Connection(str(shell.state / "outlast.db"))
+    body = connection.execute("SELECT body FROM inbox WHERE request = ?", (request,)).get
+    assert isinstance(body, bytes)
+    values = (body.replace(b"effect:9", b"effect:8"), request)
+    connection.execute("UPDATE inbox SET body = ? WHERE request = ?", values)
+    connection.close()
+
+
+def test_an_input_that_is_not_what_was_sent_is_not_carried_out(shell: Shell) -> None:
+    """It is named before, and told when it is passed over; what waits behind it goes on."""
+    assert shell.run("run", "-a", "scripted", "--session", "s", "[[effect:1]]").code == 0
+    assert shell.run("send", "s", "--key", "bad", "[[effect:9]]").code == 0
+    assert shell.run("send", "s", "--key", "good", "[[effect:2]]").code == 0
+    flip_in_inbox(shell, "bad")
+    verdict = shell.run("verify", "s", "--json")
+    assert (verdict.code, verdict.lines[0]["ok"], verdict.lines[0]["inbox"]) == (5, False, ["bad"])
+    findings = shell.run("doctor", "--json").lines[0]["findings"]
+    (found,) = [one for one in findings if one["check"] == "inbox"]
+    assert (found["level"], found["session"], found["remedy"]) == ("fault", "s", "outlast resume s")
+    assert [one["input"] for one in shell.show("s")["queue"]] == ["(cannot be read)", "[[effect:2]]"]
+    ran = shell.run("resume", "s")
+    assert ran.code == 1
+    assert "damaged where it waited" in ran.err
+    effects = shell.effects.read_text()
+    assert ("1" in effects, "2" in effects, "8" in effects, "9" in effects) == (True, True, False, False)
+    (settled,) = shell.records("s", "InputCancelled")
+    assert settled["body"] == {"request_id": "bad", "reason": "damaged"}
+    assert shell.run("send", "s", "--key", "bad", "[[effect:9]]").code == 0
+    assert shell.run("resume", "s").code == 0
+    assert shell.effects.read_text() == effects, "the key was used"
+    told = shell.run("run", "--session", "s", "--key", "bad", "[[effect:9]]")
+    assert told.code == 1
+    assert "damaged where it waited" in told.err
+    assert shell.run("verify", "s").code == 0
+
+
+def test_a_program_is_told_of_a_damaged_input_as_of_a_turn(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "hello").code == 0
+    assert shell.run("send", "s", "--key", "bad", "[[effect:9]]").code == 0
+    flip_in_inbox(shell, "bad")
+    ran = shell.run("resume", "s", "--json")
+    assert ran.code == 1
+    assert ran.lines[0] == {"session": "s", "turn": "bad"}
+    assert ran.lines[-1] == {"outcome": "failed", "stop_reason": "damaged", "text": ""}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE inbox SET kind = CAST(x'ff41ff' AS TEXT)",
+        "UPDATE inbox SET kind = 'retry'",
+        "UPDATE inbox SET actor = CAST(x'ff41ff' AS TEXT)",
+        "UPDATE inbox SET opening = CAST(x'ff41ff' AS TEXT)",
+    ],
+)
+def test_an_input_whose_marks_are_damaged_runs_as_it_was_sent(shell: Shell, sql: str) -> None:
+    """Its body and its digest say what it is."""
+    assert shell.run("run", "-a", "scripted", "--session", "s", "hello").code == 0
+    assert shell.run("send", "s", "--key", "one", "[[effect:1]]").code == 0
+    change(shell, sql)
+    assert shell.run("resume", "s").code == 0
+    assert shell.effects.read_text().count("1") == 1
+    assert shell.run("verify", "s").code == 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from outlast.cli.exits import Exit, exit_of_outcome
-from outlast.records.types import TurnAttached, TurnRetried, TurnStarted
+from outlast.records.types import InputCancelled, TurnAttached, TurnRetried, TurnStarted
 from outlast.runtime.outcome import outcome_of
 from outlast.runtime.texts import text_pieces
 from outlast.state.turn_ends import TERMINALS, Ends
@@ -41,6 +41,9 @@ class Blocks:
 
     async def before(self, record: Record) -> None:
         """The line that begins a turn comes before the record that does."""
+        body = record.body
+        if isinstance(body, InputCancelled) and body.reason == "damaged" and self._open is None:
+            await self._begin(body.request_id)
         turn = record.turn
         if turn is None or turn == self._open:
             return

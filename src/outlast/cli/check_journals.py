@@ -35,6 +35,7 @@ def check_journals(layout: Layout, reader: Reader) -> Iterator[Finding]:
         yield from walk.findings([session for session in sessions if session not in shorter])
         yield from _witness(reader)
         yield from _list(reader)
+        yield from _inbox(reader)
     except IntegrityError as error:
         yield Finding("store", "fault", error.message, "outlast repair --database")
         return
@@ -104,6 +105,17 @@ def _witness(reader: Reader) -> Iterator[Finding]:
             "its next record mends that; compare it with a backup if you doubt it",
             session,
         )
+
+
+def _inbox(reader: Reader) -> Iterator[Finding]:
+    """Whether what waits is what was sent."""
+    from shlex import quote
+
+    for session in reader.awaited():
+        for entry in reader.pending(session):
+            if entry.damaged:
+                words = f"{entry.request_id} waits in session {session} and is damaged: it will not run"
+                yield Finding("inbox", "fault", words, f"outlast resume {quote(session)}", session)
 
 
 def _list(reader: Reader) -> Iterator[Finding]:

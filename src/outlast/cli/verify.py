@@ -54,6 +54,8 @@ class Verdict(msgspec.Struct, frozen=True):
     newer: NewerShown | None
     seals: list[SealShown]
     notes: list[str]
+    inbox: list[str]
+    """Inputs and commands that wait, and are not what was sent."""
     remedy: str | None
 
 
@@ -120,6 +122,7 @@ async def _verdict(store: Store, session: str, asked: Asked) -> Verdict:
     snapshots, spoilt = await _snapshots(store, session)
     marks = frozenset([*(each.head.seq for each in kept), *(each.seq for each in snapshots)])
     row = await store.listed(session)
+    inbox = [entry.request_id for entry in await store.pending(session) if entry.damaged]
     with Ticking(asked.screen, f"verify {session}", 0 if row is None else row.entry.seq) as ticking:
         found = await verify(store, session, Look(marks=marks, told=ticking.at))
     key = read_key(asked.key_file)
@@ -127,12 +130,13 @@ async def _verdict(store: Store, session: str, asked: Asked) -> Verdict:
     broken = [seal for seal in seals if seal.result == "broken"]
     return Verdict(
         session=session,
-        ok=found.fault is None and not broken,
+        ok=found.fault is None and not broken and not inbox,
         records=found.seq,
         fault=None if found.fault is None else _fault(found.fault),
         newer=None if found.newer is None else NewerShown(found.newer.seq, found.newer.type, found.newer.v),
         seals=seals,
         notes=[*spoilt, *_notes(found, snapshots)],
+        inbox=inbox,
         remedy=remedy_of(found),
     )
 
@@ -202,6 +206,8 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         lines.append(f"  {good}; to mend it: {verdict.remedy}")
     for seal in verdict.seals:
         lines.append(f"  sealed at record {seal.seq}, {seal.at}: {_SEALED[seal.result]} ({seal.source})")
+    for request in verdict.inbox:
+        lines.append(f"  FAULT: {request} waits and is not what was sent: it will not be carried out")
     return lines + [f"  note: {note}" for note in verdict.notes]
 
 

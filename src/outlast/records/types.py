@@ -187,8 +187,9 @@ class InputJoined(Body, frozen=True, kw_only=True):
 
 class InputCancelled(Body, frozen=True, kw_only=True):
     request_id: str
-    reason: Literal["busy", "cancelled", "closed", "withdrawn", "lost"]
-    """`lost`: a repair cut its record away; whether it was carried out is not known."""
+    reason: Literal["busy", "cancelled", "closed", "withdrawn", "lost", "damaged"]
+    """`lost`: a repair cut its record away; whether it was carried out is not known. `damaged`: what waited
+    was not what had been sent; it was not carried out."""
 
 
 class CommandSettled(Body, frozen=True, kw_only=True):

@@ -24,6 +24,8 @@ from outlast.records.types import (
 )
 from outlast.state.turn_ends import End
 
+DAMAGED = "it was damaged where it waited, and was not carried out: send it again, under another key"
+
 Kind = Literal["done", "failed", "interrupted", "parked", "cancelled"]
 
 
@@ -87,6 +89,8 @@ def outcome_of(session: str, end: End, text: str = "") -> Outcome:
             )
         case TurnParked():
             return Outcome(session, turn, "parked", text, reason=body.detail or body.reason)
+        case InputCancelled(reason="damaged"):
+            return Outcome(session, turn, "failed", text, "damaged", reason=DAMAGED)
         case InputCancelled():
             lost = "lost" if body.reason == "lost" else None
             return Outcome(session, turn, "cancelled", text, lost, reason=body.reason)

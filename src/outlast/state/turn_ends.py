@@ -50,14 +50,18 @@ class Ends:
 
     def apply(self, record: Record) -> None:
         """Take one record in."""
-        turn = record.turn
+        turn, body = record.turn, record.body
+        if isinstance(body, InputCancelled) and body.reason == "damaged":
+            # It became no turn and should have: who follows the turns is told of it as of one.
+            self._ended[body.request_id] = End(body.request_id, body, record.seq, record.seq)
+            return
         if turn is None:
             return
-        if isinstance(record.body, BEGINNINGS):
+        if isinstance(body, BEGINNINGS):
             self._begun[turn] = record.seq
             self._ended.pop(turn, None)
-        elif isinstance(record.body, TERMINALS):
-            self._ended[turn] = End(turn, record.body, record.seq, self._begun.get(turn))
+        elif isinstance(body, TERMINALS):
+            self._ended[turn] = End(turn, body, record.seq, self._begun.get(turn))
 
     def __contains__(self, turn: object) -> bool:
         return turn in self._ended

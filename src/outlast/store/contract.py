@@ -163,10 +163,13 @@ class Admission:
     @property
     def digest(self) -> bytes:
         """What makes two admissions of one request id the same: kind and body."""
-        import hashlib  # noqa: PLC0415 - `outlast ls`, which admits nothing, starts without it
+        return admission_digest(self.kind, self.body)
 
-        size = len(self.kind).to_bytes(8, "big")
-        return hashlib.sha256(size + self.kind.encode() + self.body).digest()
+
+def admission_digest(kind: str, body: bytes) -> bytes:
+    import hashlib  # noqa: PLC0415 - `outlast ls`, which admits nothing, starts without it
+
+    return hashlib.sha256(len(kind).to_bytes(8, "big") + kind.encode() + body).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +178,9 @@ class Tombstone:
 
     request_id: str
     digest: bytes
+    """Empty where it is not known any more: made anew from the journal, it is that of any admission."""
     seq: int
 
-    """Empty where it is not known any more: made anew from the journal, it is that of any admission."""
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -190,7 +193,8 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An unsettled inbox entry. `order` is its place in admission order."""
+    """An unsettled inbox entry. `order` is its place in admission order. One that is `damaged` is not what
+    was admitted: nobody may carry it out. It counts as an input without a body."""
 
     order: int
     request_id: str
@@ -200,6 +204,7 @@ class Entry:
     admitted_at: int
     opening: CatalogEntry | None = None
     opening_body: bytes | None = None
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

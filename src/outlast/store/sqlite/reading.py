@@ -65,6 +65,7 @@ SELECT_PAGE = (
 SELECT_SNAPSHOTS = "SELECT seq, chain, fold_version, digest, body FROM snapshot WHERE s = ? ORDER BY seq DESC"
 SELECT_REFERENCE = "SELECT 1 FROM blob WHERE digest = ? LIMIT 1"
 SELECT_PENDING = f"SELECT {ENTRY_COLUMNS} FROM inbox WHERE s = ? ORDER BY n"
+SELECT_AWAITED = "SELECT DISTINCT name FROM inbox JOIN session ON session.s = inbox.s ORDER BY inbox.s"
 SELECT_UNLISTED = (
     "SELECT name FROM session LEFT JOIN catalog ON catalog.s = session.s"
     " WHERE catalog.seq IS NOT (SELECT coalesce(max(seq), 0) FROM record WHERE record.s = session.s)"
@@ -220,6 +221,10 @@ class Reader:
     def names(self) -> Sequence[str]:
         """Of all sessions, in the order in which they came."""
         return [cast(str, row[0]) for row in self._all("SELECT name FROM session ORDER BY s")]
+
+    def awaited(self) -> list[str]:
+        """Sessions in whose inbox something waits."""
+        return [cast(str, row[0]) for row in self._all(SELECT_AWAITED)]
 
     def unlisted(self) -> list[str]:
         """Sessions that have a journal or an inbox, and in the catalog no row, or one of another time."""
