@@ -182,7 +182,7 @@ ELSEWHERE: dict[str, str] = {
     "turn.input_lost.": "an input that is to join a running turn and whose blob is gone",
     "turn.last_words.": "an agent whose last words and end are read at once: not in every run",
     "turn.settle.": "more than 1 MiB of output in the spool of a dead agent",
-    "turn.state.": "more than 32 MiB of output",
+    "turn.state.": "more than 128 KiB of output",
     "turn.undelivered.": "an input that is to join a running turn and is too large for it",
 }
 """Stem -> what would be needed."""

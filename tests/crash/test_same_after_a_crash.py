@@ -11,6 +11,8 @@ from tests.support.place import Place
 from tests.support.processes import Child, until
 
 from outlast.records.types import (
+    AgentEventRecorded,
+    AgentStateFolded,
     CallObserved,
     TurnAttached,
     TurnAttemptStarted,
@@ -54,6 +56,19 @@ def kill_tree(place: Place) -> None:
 def agents_of(place: Place) -> set[int]:
     """The agents' own processes."""
     return {pid for pid, line in place.leftovers.items() if "scripted.py --effects" in line}
+
+
+def test_what_an_agent_said_before_its_state_was_stored_is_kept(place: Place) -> None:
+    """The next owner reads on from the state: a message that only the killed one had would be lost."""
+    order = "[[text:1]][[wait:go]][[say:finished]]"
+    started = ("run", "-a", "plain", "--session", "job", "--key", "one", order)
+    cut = place.call(*started, faults="turn.state.after_append=kill")
+    assert cut.status == -signal.SIGKILL
+    place.go()
+    assert place.call("resume", "job", "--json").outcomes == ["done"]
+    journal = place.journal("job")
+    assert journal.bodies(AgentStateFolded)
+    assert sum(said.count for said in journal.bodies(AgentEventRecorded, "one")) == 1024 + 1
 
 
 def test_commit_forgotten(place: Place) -> None:

@@ -41,8 +41,10 @@ FLUSH_INTERVAL = 0.25
 """Seconds for which messages are merged before they are appended."""
 KILL_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
-FOLD_EVERY = 32 * 1024 * 1024
-"""Bytes of spool after which the folded state is stored and the spool below it let go."""
+STATE_EVERY = 128 * 1024
+"""Bytes of spool after which the folded state is stored: a restore reads that much again, in milliseconds."""
+TRIM_EVERY = 32 * 1024 * 1024
+"""Bytes of spool below that state after which they are let go."""
 
 WATCH = 10.0
 """Seconds of silence after which it is looked whether somebody has stopped the agent's shim, or its disk is
@@ -75,6 +77,8 @@ class Conversation:
     _deciding: Deciding = field(init=False)
     _flushed: float = field(default_factory=monotonic)
     _stdin_open: bool = True
+    _trimmed: int = 0
+    """Offset below which the spool was let go."""
     _failure: Failure | None = None
     """What the runtime itself saw fail."""
     _named: str = ""
@@ -114,7 +118,7 @@ class Conversation:
                 await asyncio.sleep(0)
                 continue
             # A state stored past the turn's end would hide it from a later owner.
-            if self.merger.ended is None and self.host.intake.cursor.frame - folded_at > FOLD_EVERY:
+            if self.merger.ended is None and self.host.intake.cursor.frame - folded_at > STATE_EVERY:
                 folded_at = self.host.intake.cursor.frame
                 await self._store_state()
             wrote = await self._write_next()
@@ -223,9 +227,13 @@ class Conversation:
             self._deciding.ask(gate)
 
     async def _store_state(self) -> None:
+        if self.merger.pending:
+            await self._flush()  # a later owner reads on from the state, and never again what came before it
         folded = self.host.intake.dump()
         await patience.append(self.journal, [Draft(body=folded, loop=self.loop)], at="turn.state")
-        await self.host.trim(folded.offset)
+        if folded.offset - self._trimmed > TRIM_EVERY:
+            self._trimmed = folded.offset
+            await self.host.trim(folded.offset)
 
     def _draft(self, body: InputReturned) -> Draft:
         return Draft(body=body, loop=self.loop, turn=self.turn)
