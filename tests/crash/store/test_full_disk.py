@@ -73,6 +73,26 @@ async def test_a_full_disk_refuses_clearly_and_works_again_when_there_is_space(d
     await again.close()
 
 
+async def test_a_store_that_nobody_had_open_when_the_disk_filled_is_called_full_by_who_opens_it(
+    disk: Path,
+) -> None:
+    """SQLite cannot make the file that its readers share, and calls that an I/O error."""
+    url = sqlite_url(disk / "x.db")
+    store = await open_store(url)
+    written = await append(store, await store.acquire("s"), 3)
+    await store.close()
+    filler = _fill(disk)
+    with pytest.raises(StoreFullError, match="no space") as refused:
+        await open_store(url)
+    assert refused.value.hint is not None
+    with pytest.raises(StoreFullError, match="no space"):
+        list_sessions(database_path(url, os.environ), CatalogQuery())
+    filler.unlink()
+    store = await open_store(url)
+    assert len(await seqs(store, "s")) == written
+    await store.close()
+
+
 async def test_a_full_disk_takes_no_new_store_and_leaves_nothing_half_made(disk: Path) -> None:
     filler = _fill(disk)
     url = sqlite_url(disk / "new" / "x.db")

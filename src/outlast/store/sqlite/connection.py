@@ -87,6 +87,8 @@ def translated(error: apsw.Error, database: Path) -> OutlastError:
             return StoreBusyError(f"the store {database} stayed locked, nothing was stored", hint=_BUSY_HINT)
         case apsw.FullError() | apsw.ReadOnlyError():
             return full(database, text)
+        case apsw.IOError() if extended_code(error) in _SHARED_MEMORY and _has_no_space(database):
+            return full(database, "there is no space even for the file that its readers share")
         case apsw.NotADBError():
             return SchemaError(f"{database} is not an outlast store: {text}", hint="it was not touched")
         case apsw.CorruptError():
@@ -102,6 +104,27 @@ def translated(error: apsw.Error, database: Path) -> OutlastError:
                 hint="check that its folder exists and that you may write there",
             )
     return StoreError(f"the store {database} failed: {text}")
+
+
+_SHARED_MEMORY = frozenset(
+    {
+        apsw.SQLITE_IOERR_SHMOPEN,
+        apsw.SQLITE_IOERR_SHMSIZE,
+        apsw.SQLITE_IOERR_SHMMAP,
+        apsw.SQLITE_IOERR_SHMLOCK,
+    }
+)
+"""The file beside a database in WAL mode, which whoever opens it first makes, also to read."""
+_SHARED_MEMORY_SIZE = 64 << 10
+"""It begins with half of that."""
+
+
+def _has_no_space(database: Path) -> bool:
+    try:
+        found = os.statvfs(database.parent)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _SHARED_MEMORY_SIZE or found.f_files > 0 == found.f_favail
 
 
 _BUSY_HINT = "try again; `outlast doctor` names who holds it"
