@@ -49,17 +49,18 @@ async def _wait(config: Config, screen: Screen, name: str) -> int:
     async with open_client(config) as client:
         session = client.session(await client.store.find(name))
         await heard(client.store, session.id, _quiet(client, session), screen, waits=True)
-        view = await session.view()
-        turn = next((turn.turn for turn in reversed(view.turns) if turn.outcome != "queued"), None)
-        return Exit.OK if turn is None else await _tell(client, session, turn, screen)
+        return await _tell(client, session, screen)
 
 
-async def _tell(client: Client, session: Session, turn: str, screen: Screen) -> int:
-    from outlast.runtime.awaiting import end
+async def _tell(client: Client, session: Session, screen: Screen) -> int:
+    from outlast.runtime.awaiting import end, newest
     from outlast.runtime.outcome import outcome_of, to_json
     from outlast.runtime.texts import text_pieces
 
-    its_end = await end(client, session.id, turn)
+    accepted = await newest(client.store, session.id)
+    if accepted is None:
+        return Exit.OK
+    its_end = await end(client, session.id, accepted.turn, accepted.seq - 1)
     outcome = outcome_of(session.id, its_end)
     if screen.as_json:
         text = text_pieces(client.store, session.id, its_end)

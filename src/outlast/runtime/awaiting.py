@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import NamedTuple
 
 from outlast.errors import BusyError
-from outlast.journal import read_records
+from outlast.journal import load_state, read_records
 from outlast.records.envelope import Record
 from outlast.records.types import (
     GateResolved,
+    InputAccepted,
     InputCancelled,
     InputJoined,
 )
@@ -17,7 +19,10 @@ from outlast.runtime.backing import Backing
 from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
 from outlast.state.turn_ends import End, Ends
+from outlast.store.contract import Store
 
+_BACK = 100
+"""Records that are looked at first, from the end of a journal."""
 LOOK_AGAIN = 1.0
 """Seconds after which a waiting caller looks whether the session still has an owner."""
 
@@ -46,6 +51,37 @@ async def end(backing: Backing, session: str, turn: str, after: int = 0) -> End:
                 raise BusyError("a turn was running", session_id=session)
             return found
         await _more(backing, session, after)
+
+
+class Accepted(NamedTuple):
+    """An input, and the record with which it was accepted."""
+
+    turn: str
+    seq: int
+
+
+async def newest(store: Store, session: str) -> Accepted | None:
+    """Of the inputs that were accepted the newest one that waits no more and joined no other's turn. It reads
+    backwards, so that it costs what came after that one, and not the history."""
+    state = await load_state(store, session)
+    joined: set[str] = set()
+    last, step = state.seq, _BACK
+    while last > 0:
+        found: list[Accepted] = []
+        first = max(0, last - step)
+        async for record in read_records(store, session, first, large="outline"):
+            if record.seq > last:
+                break
+            body = record.body
+            if isinstance(body, InputJoined):
+                joined.add(body.request_id)
+            elif isinstance(body, InputAccepted) and body.request_id not in state.queue:
+                found.append(Accepted(body.request_id, record.seq))
+        for accepted in reversed(found):
+            if accepted.turn not in joined:
+                return accepted
+        last, step = first, step * 2
+    return None
 
 
 async def _more(backing: Backing, session: str, after: int) -> None:

@@ -15,6 +15,7 @@ from outlast.errors import SessionNotFoundError
 from outlast.journal import Journal
 from outlast.records.envelope import Draft
 from outlast.records.types import AgentEventRecorded, Content, Fence, InputAccepted, TurnDone, TurnStarted
+from outlast.runtime.awaiting import newest
 from outlast.runtime.client import Client
 from outlast.runtime.present import present
 from outlast.runtime.view import build_view
@@ -53,7 +54,9 @@ async def _same_as_the_view(journal: GeneratedJournal, url: str) -> None:
         at = end
         await lease.release()
     view, now = await build_view(store, journal.session), await present(store, journal.session)
+    found = await newest(store, journal.session)
     await store.close()
+    assert found == next(((t.turn, t.seq) for t in reversed(view.turns) if t.outcome != "queued"), None)
     assert (now.seq, now.row) == (view.seq, view.row)
     assert now.attempts == view.attempts
     assert (now.queue, now.gates) == (view.queue, view.gates)
@@ -113,6 +116,9 @@ async def test_a_long_history_is_not_read_for_the_present(store: Store) -> None:
     counting: Any = Counting(store)
     now = await present(counting, "session")
     assert counting.rows < 1500 < journal.state.seq / 3
+    counting.rows = 0
+    assert await newest(counting, "session") == ("now", journal.state.seq - 3)
+    assert counting.rows < 1500
     assert now.running == "now"
     assert [q.request_id for q in now.queue] == ["later", "last"]
     assert [q.input for q in now.queue] == ["and another", "not taken yet"]
