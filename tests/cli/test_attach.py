@@ -71,7 +71,7 @@ def test_ctrl_c_cancels_and_ctrl_d_leaves(shell: Shell, owner: "subprocess.Popen
     os.kill(terminal.process.pid, 2)
     terminal.sees("cancelling")
     assert owner.wait(30) == 130
-    terminal.sees("interrupted (cancelled)")
+    terminal.sees(" cancelled: ")
     terminal.type(b"\x04")
     assert terminal.process.wait(30) == 0
     terminal.sees("to come back: outlast resume s")

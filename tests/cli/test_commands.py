@@ -26,6 +26,34 @@ def test_cancel_and_close_say_what_they_came_to(shell: Shell) -> None:
     assert shell.sessions()[0]["status"] == "idle"
 
 
+@pytest.mark.parametrize(("command", "word"), [("cancel", "cancelled"), ("kill", "killed")])
+def test_a_run_tells_once_and_in_one_word_how_its_turn_was_ended(
+    shell: Shell, command: str, word: str
+) -> None:
+    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    shell.run(command, "s")
+    _, told = owner.communicate(timeout=30)
+    first, second, *_ = (line for line in told.splitlines() if not line.startswith("to come back"))
+    assert (first.split()[0], first.split()[2], second) == ("turn", f"{word}:", "the queue is held"), told
+    assert told.count("cancelled") + told.count("killed") == 1
+    assert "interrupted" not in told
+
+
+def test_a_run_whose_input_was_taken_out_of_the_queue_says_so_and_holds_nothing(shell: Shell) -> None:
+    owner = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    second = shell.start("run", "--session", "s", "--key", "second", "[[say:no]]")
+    until(lambda: shell.sessions()[0]["queued"] == 1, "the second input to wait")
+    assert shell.run("cancel", "s", "second").out == "cancelled\n"
+    _, told = second.communicate(timeout=30)
+    assert second.returncode == 130
+    assert "cancelled" in told.splitlines()
+    assert "held" not in told
+    (shell.folder / "go").touch()
+    assert owner.wait(30) == 0
+
+
 def test_retry_and_skip_of_nothing_are_not_found(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "--session", "s", "fine")
     for command in ("retry", "skip"):

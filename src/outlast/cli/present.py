@@ -199,8 +199,8 @@ class TextPresenter:
             )
         elif outcome.stop_reason == "lost":
             self._note("a repair cut its record away: it is not known whether it was carried out")
-        elif outcome.outcome == "cancelled":
-            self._note("cancelled; the queue is held")
+        elif outcome.outcome == "cancelled" and not told:
+            self._note("cancelled")
 
     def way_back(self, session: str, *, owned: bool) -> None:
         self._end_words()

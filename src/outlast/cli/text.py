@@ -18,6 +18,7 @@ from outlast.records.types import (
     InputJoined,
     InputReturned,
     JournalRepaired,
+    LoopChanged,
     Receipt,
     ReplyInterrupted,
     RestoreDone,
@@ -140,7 +141,13 @@ def _failed(record: Record, body: TurnFailed) -> Piece:
 
 def _interrupted(record: Record, body: TurnInterrupted) -> Piece:
     evidence = f": {body.evidence}" if body.evidence else ""
-    return Piece("notice", f"turn {short(record.turn)} interrupted ({body.reason}){evidence}")
+    by_person = body.reason in ("cancelled", "killed")
+    what = body.reason if by_person else f"interrupted ({body.reason})"
+    return Piece("notice", f"turn {short(record.turn)} {what}{evidence}")
+
+
+def _held(record: Record, body: LoopChanged) -> Piece | None:
+    return Piece("notice", "the queue is held") if body.state == "held" else None
 
 
 def _parked(record: Record, body: TurnParked) -> Piece:
@@ -168,7 +175,7 @@ def _repaired(record: Record, body: JournalRepaired) -> Piece:
 
 
 # Each rule takes its own body type; the key it stands under is the proof, which no type can state.
-_DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece]] = {
+_DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece | None]] = {
     CallObserved: _call,
     TurnAttached: _attached,
     TurnRetried: _retried,
@@ -176,6 +183,7 @@ _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece]] = {
     InputJoined: _joined,
     TurnFailed: _failed,
     TurnInterrupted: _interrupted,
+    LoopChanged: _held,
     TurnParked: _parked,
     ReplyInterrupted: _cut,
     GateResolved: _resolved,
