@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+import outlast.store.sqlite.store  # noqa: F401 - a runtime imports it when it opens; importing is not measured
 from benchmarks.turns import AGENTS
 from outlast.keep import AgentFolder, Verified, probe, tree_dead
 from outlast.records.envelope import Record
