@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -265,6 +268,42 @@ def test_a_backup_is_refused_also_where_no_epoch_was_lost(two_turns: Shell, tmp_
     assert "outlast doctor --after-restore" in refused.err
     assert two_turns.run("doctor", "--after-restore").code == 0
     assert two_turns.run("send", "s", "now").code == 0
+
+
+@pytest.mark.parametrize("way", ["moved aside", "removed"])
+def test_a_backup_is_not_accepted_beside_an_agent_that_lives_on(
+    shell: Shell, tmp_path: Path, way: str
+) -> None:
+    """The folder that tells of the agent is another one, or gone."""
+    run = shell.start("run", "-a", "scripted", "--session", "s", "[[touch:here]][[wait:go]]")
+    until((shell.folder / "here").exists, "the agent to be at work")
+    (started,) = shell.records("s", "TurnAttemptStarted")
+    shim = next(each["pid"] for each in started["body"]["processes"] if each["role"] == "shim")
+    backup = tmp_path / "kept.tar"
+    assert shell.run("backup", str(backup)).code == 0
+    run.kill()
+    run.communicate(timeout=30)
+    if way == "removed":
+        shutil.rmtree(shell.state / "outlast.d")
+        (shell.state / "outlast.d").mkdir(mode=0o700)
+    put_back(shell, backup, tmp_path / "aside")
+    where = "removed" if way == "removed" else str(tmp_path / "aside")
+    try:
+        found = shell.run("doctor", "--json").lines[0]["findings"]
+        (stray,) = [one for one in found if one["check"] == "shims"]
+        assert f"pid {shim}" in stray["message"]
+        refused = shell.run("doctor", "--after-restore")
+        assert refused.code == 4
+        assert f"pid {shim}" in refused.err
+        assert where in refused.err
+        assert "outlast doctor --after-restore" in shell.run("send", "s", "too early").err
+        assert is_alive(shim), "nothing is ended by itself"
+        os.kill(shim, signal.SIGTERM)
+        until(lambda: not is_alive(shim), "the agent to be ended")
+        assert shell.run("doctor", "--after-restore").code == 0
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(shim, signal.SIGTERM)
 
 
 def test_a_backup_replaces_nothing_and_leaves_nothing_if_it_fails(two_turns: Shell, tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from outlast.cli.times import age, duration
 from outlast.errors import ConfigError, OutlastError
 
 if TYPE_CHECKING:
+    from outlast.keep import Stray
+    from outlast.store.sqlite.layout import Layout
     from outlast.store.sqlite.reading import Reader
 
 
@@ -52,12 +54,35 @@ def _lives(patient: Patient) -> Iterator[Finding]:
     folders = sorted(base.iterdir()) if base.is_dir() else []
     sessions = _sessions_by_folder(patient) if folders else {}
     found = False
+    for stray in strays_of(patient.layout):
+        found = True
+        message = f"an agent of this store lives (pid {stray.pid}) and is not in its folder: {where(stray)}"
+        yield Finding("shims", "warning", message, f"kill {stray.pid}, where no other store has it")
     for folder in folders:
         for finding in _looked_at(folder, sessions.get(folder.name)):
             found = True
             yield finding
     if not found:
         yield Finding("shims", "ok", "no agent lives without an owner, and none has left processes behind")
+
+
+def strays_of(layout: Layout) -> list[Stray]:
+    """Living agents of the store that its folder does not hold; none where the store cannot be read."""
+    from outlast.errors import OutlastError
+    from outlast.keep import strays
+    from outlast.store.sqlite.reading import Reader
+
+    try:
+        reader = Reader(layout)
+    except OutlastError:  # the database's own finding tells of it
+        return []
+    store_id = reader.store_id
+    reader.close()
+    return strays(store_id, layout.folder / "agents")
+
+
+def where(stray: Stray) -> str:
+    return f"{stray.folder}, which was removed" if stray.removed else str(stray.folder)
 
 
 def _looked_at(folder: Path, session: Owned | None) -> list[Finding]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from outlast.cli.contact import open_client
 from outlast.cli.findings import Finding
 from outlast.cli.verify import all_sessions
-from outlast.errors import OutlastError
+from outlast.errors import OutlastError, StoreBusyError
 
 if TYPE_CHECKING:
     from outlast.config import Config
@@ -17,6 +18,24 @@ if TYPE_CHECKING:
 _SHOWN = 10
 """Inputs of a session that are named."""
 _UNDER_WAY = ("running", "waiting")
+
+
+def refuse_while_agents_live(config: Config) -> None:
+    """Raises StoreBusyError where an agent from before lives beside the store: nothing in the store's folder
+    tells of it, so its session would be given another one."""
+    from outlast.cli.check_agents import strays_of, where
+    from outlast.store.sqlite.layout import Layout
+    from outlast.store.url import database_path
+
+    layout = Layout.of(database_path(config.store_url, os.environ))
+    found = strays_of(layout) if layout.exists() else []
+    if found:
+        named = ", ".join(f"pid {stray.pid} in {where(stray)}" for stray in found)
+        pids = " ".join(str(stray.pid) for stray in found)
+        raise StoreBusyError(
+            f"agents of this store still live beside it, and their sessions would be given others: {named}",
+            hint=f"`kill {pids}` ends them in order; then `outlast doctor --after-restore` again",
+        )
 
 
 async def check_restored(config: Config) -> list[Finding]:

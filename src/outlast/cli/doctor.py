@@ -43,6 +43,7 @@ def doctor_command(after_restore: bool, as_json: bool) -> int:
     It looks and, but for --after-restore, changes nothing. Each finding that needs something done names the
     command for it. With --after-restore it also names the inputs that wait in the store as it is now: one
     that was carried out since may be carried out again by the session's next owner, unless you cancel it.
+    It accepts nothing, and exits 4, while an agent lives that the folder of the store does not hold.
     """
     screen = Screen(os.environ, as_json=as_json)
     config, broken = _config()
@@ -59,10 +60,11 @@ def doctor_command(after_restore: bool, as_json: bool) -> int:
 
 
 def _accepted(screen: Screen, config: Config) -> list[Finding]:
-    """What may run again in a store that is accepted as it is."""
-    from outlast.cli.check_restored import check_restored
+    """What may run again in a store that is accepted as it is. Raises StoreBusyError."""
+    from outlast.cli.check_restored import check_restored, refuse_while_agents_live
     from outlast.store.url import accept_restored
 
+    refuse_while_agents_live(config)
     accept_restored(config.store_url)
     return run_async(screen, check_restored(config))
 

@@ -38,6 +38,7 @@ from outlast.keep.reader import SpoolFrame, SpoolReader
 from outlast.keep.records import ExitRecord
 from outlast.keep.standstill import stopped, wake
 from outlast.keep.start import start_idle
+from outlast.keep.strays import Stray, strays
 
 __all__ = [
     "Accepted",
@@ -75,6 +76,7 @@ __all__ = [
     "SpoolReader",
     "StartFailedError",
     "Started",
+    "Stray",
     "TreeNotDeadError",
     "Unknown",
     "Verified",
@@ -84,6 +86,7 @@ __all__ = [
     "raise_floor",
     "start_idle",
     "stopped",
+    "strays",
     "tree_dead",
     "wake",
 ]
