@@ -12,15 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from outlast import faults
+from outlast.agents.absent import AbsentAgent
+from outlast.agents.contract import Agent
 from outlast.clock import monotonic
 from outlast.errors import (
-    IntegrityError,
+    AgentNotFoundError,
     OutlastError,
     RestoreDiscoveryError,
-    RestoreError,
-    SessionNotFoundError,
-    UnsupportedRecordError,
-    in_words,
 )
 from outlast.ids import new_id
 from outlast.journal import Journal
@@ -28,12 +26,13 @@ from outlast.keep import Claim, KeepError, NoRoomError, ShimGoneError, ShimSilen
 from outlast.records.envelope import Draft
 from outlast.records.types import Fence, RestoreDone, RestoreErrored, RestoreStarted
 from outlast.restore.facts import Facts
+from outlast.restore.failing import as_restore_error
 from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.probe import fence_agents, generation_of, probe_facts, wake_agents
 from outlast.restore.repairs import closing_gates, end_asked_for, quick_repairs, slow_ending, stop_asked_for
 from outlast.restore.start import first_records
 from outlast.restore.surroundings import Surroundings, hosting_for
-from outlast.state.model import State
+from outlast.state.model import Loop, State
 from outlast.store import refusals
 from outlast.store.contract import AcquireOptions, Lease
 from outlast.turns import launch
@@ -49,13 +48,15 @@ FAREWELL = 2.0
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
     """`wait` seconds for a living owner; `take_over` ends it. `resume_queue`: a person asked, so a queue
-    that a cancel held goes on. `ends_agent`: a person wants the agent ended."""
+    that a cancel held goes on. `ends_agent`: a person wants the agent ended. `begins`: turns are to be begun;
+    without that an agent is ended also where its adapter is not here."""
 
     session: str
     wait: float = 0.0
     take_over: bool = False
     resume_queue: bool = False
     ends_agent: bool = False
+    begins: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +166,17 @@ async def _facts(now: Restoring) -> Facts:
 async def _plan(now: Restoring) -> None:
     now.plan = plan(now.state, _there(now.facts))
     for loop in now.state.loops.values():
-        # A person may look at a session whose agent is not here, but nobody can run it.
-        now.around.resolve(loop.agent)
+        # A person may look at a session whose agent is not here, or end it, but nobody can run it.
+        _agent_of(now, loop)
+
+
+def _agent_of(now: Restoring, loop: Loop) -> Agent:
+    try:
+        return now.around.resolve(loop.agent)
+    except AgentNotFoundError as error:
+        if now.request.begins:
+            raise
+        return AbsentAgent(loop.agent_kind, error)
 
 
 async def _begin(now: Restoring) -> None:
@@ -204,7 +214,7 @@ async def _build(now: Restoring) -> None:
     now.hosting = hosting_for(now.around, state, _there(now.hosting).claim)
     now.driver = LoopDriver(
         journal=_there(now.journal),
-        agent=now.around.resolve(root.agent),
+        agent=_agent_of(now, root),
         loop=root.loop,
         hosting=now.hosting,
         policy=now.around.policy,
@@ -215,7 +225,10 @@ async def _agents(now: Restoring) -> None:
     """Attach to what lives, settle from the spool what is dead, end what has nothing to do."""
     chosen, driver = _there(now.plan), _there(now.driver)
     for turn in chosen.turns:
-        if turn.action == "attach":
+        if turn.action == "attach" and isinstance(driver.agent, AbsentAgent):
+            generation = generation_of(now.state.loops[turn.loop], _there(now.hosting))
+            await driver.attach_unread(turn.turn, _there(generation).name)
+        elif turn.action == "attach":
             await _attach_turn(now, turn.turn, driver)
         elif turn.action in ("settle", "interrupt"):
             await _close_from_spool(now, turn.turn, driver)
@@ -289,6 +302,9 @@ async def _loop_agent(now: Restoring, loop_id: str, action: str, driver: LoopDri
     loop = now.state.loops[loop_id]
     generation = generation_of(loop, _there(now.hosting))
     if generation is None or driver.host is not None:
+        return
+    if isinstance(driver.agent, AbsentAgent):
+        await driver.end_agent(0.0)
         return
     try:
         host = await AgentHost.attach(_there(now.hosting), driver.agent, loop, generation)
@@ -383,15 +399,3 @@ async def _farewell(journal: Journal, errored: RestoreErrored) -> None:
             faults.point("restore.errored.after_append")
     except (OutlastError, TimeoutError):
         return
-
-
-def as_restore_error(error: Exception, kind: str, phase: str, session: str) -> Exception:
-    """What the caller of a restore is told of what failed in `phase`."""
-    if isinstance(error, RestoreError | SessionNotFoundError | IntegrityError | UnsupportedRecordError):
-        return error
-    message, hint = str(error), None
-    if isinstance(error, OutlastError):
-        message, hint = error.message, error.hint
-    elif isinstance(error, OSError):
-        message, hint = in_words(error)
-    return RestoreError(message, kind=kind, phase=phase, hint=hint, session_id=session)

@@ -7,15 +7,13 @@ lost.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from outlast.clock import monotonic
 from outlast.errors import IntegrityError, InvalidRecordError, UnsupportedRecordError
 from outlast.journal import Journal, Loaded
 from outlast.journal.integrity import Fault, Look, Verified, verify
-from outlast.keep import AgentFolder, Claim, FolderLockHeldError, raise_floor
+from outlast.keep import Claim
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     Body,
@@ -238,20 +236,4 @@ async def _end_agents(store: Mendable, state: State, lease: Lease) -> None:
     claim = Claim(store.store_id, state.lineage, lease.epoch, store.incarnation)
     for loop in state.loops.values():
         folder = agent_folder(store.folder / "agents", store.store_id, state.session, loop.loop)
-        if folder.path.is_dir():
-            await _end_agent(folder, claim)
-
-
-async def _end_agent(folder: AgentFolder, claim: Claim) -> None:
-    deadline = monotonic() + launch.PATIENCE
-    while True:
-        try:
-            raise_floor(folder, claim)  # under the folder's lock: no shim lives
-        except FolderLockHeldError:
-            if monotonic() > deadline:
-                raise
-            await launch.end_earlier(folder, claim)
-        else:
-            break
-        await asyncio.sleep(launch.POLL)
-    await launch.end_orphans(folder)
+        await launch.end_living(folder, claim)

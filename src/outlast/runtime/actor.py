@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from outlast import faults
+from outlast.agents.absent import AbsentAgent
 from outlast.clock import monotonic
 from outlast.errors import InvalidRecordError, StoreError
 from outlast.journal import Journal, Proposal
@@ -172,7 +173,10 @@ class SessionActor:
             raise self.failure
 
     async def join(self, *, begins: bool, resume_queue: bool) -> None:
-        """Somebody else wants the session owned, perhaps for more than it was owned for."""
+        """Somebody else wants the session owned, perhaps for more than it was owned for. Raises
+        AgentNotFoundError where it was owned without its agent's adapter, and that is needed now."""
+        if begins and isinstance(self.driver.agent, AbsentAgent):
+            raise self.driver.agent.missing
         self.begins = self.begins or begins
         if resume_queue:
             await self.resume_queue()

@@ -21,7 +21,8 @@ from outlast.errors import (
     UsageError,
 )
 from outlast.ids import new_id
-from outlast.restore.phases import Restored, RestoreRequest, as_restore_error, restore
+from outlast.restore.failing import as_restore_error
+from outlast.restore.phases import Restored, RestoreRequest, restore
 from outlast.restore.plan import RestorePlan
 from outlast.restore.surroundings import Surroundings, look
 from outlast.runtime.actor import SessionActor
@@ -133,19 +134,19 @@ class Runtime:
         """Own the session for commands alone: an agent at work is attached to, no turn is begun. None when
         somebody else owns it. `ends_agent`: a person wants the agent ended, so a shim that is stopped is
         continued."""
-        request = RestoreRequest(session, take_over=take_over, ends_agent=ends_agent)
-        return await self._own_unless_held(request, begins=False)
+        request = RestoreRequest(session, take_over=take_over, ends_agent=ends_agent, begins=False)
+        return await self._own_unless_held(request)
 
-    async def _own_unless_held(self, request: RestoreRequest, *, begins: bool = True) -> Session | None:
+    async def _own_unless_held(self, request: RestoreRequest) -> Session | None:
         try:
-            await self._own(request, begins=begins)
+            await self._own(request)
         except RestoreError as error:
             if error.kind == "lease" and isinstance(error.__cause__, LeaseHeldError):
                 return None
             raise
         return Session(self, request.session)
 
-    async def _own(self, request: RestoreRequest, *, begins: bool = True) -> SessionActor:
+    async def _own(self, request: RestoreRequest) -> SessionActor:
         """One claim per session: whoever comes while it is made joins it, and then gets what it asked for."""
         self._check_fork()
         session = request.session
@@ -155,11 +156,11 @@ class Runtime:
                 await actor.ended.wait()
                 continue
             if actor is not None:
-                await actor.join(begins=begins, resume_queue=request.resume_queue)
+                await actor.join(begins=request.begins, resume_queue=request.resume_queue)
                 return actor
             claim = self._claims.get(session)
             if claim is None:
-                claim = asyncio.create_task(self._claim(request, begins), name=f"claim {session}")
+                claim = asyncio.create_task(self._claim(request), name=f"claim {session}")
                 self._claims[session] = claim
                 claim.add_done_callback(lambda _: self._claims.pop(session, None))
                 return await asyncio.shield(claim)
@@ -169,14 +170,14 @@ class Runtime:
                 if error.kind != "lease" or not (request.wait or request.take_over):
                     raise
 
-    async def _claim(self, request: RestoreRequest, begins: bool) -> SessionActor:
+    async def _claim(self, request: RestoreRequest) -> SessionActor:
         restored: Restored = await restore(self._surroundings(), request)
         actor = SessionActor(
             self.store,
             restored.journal,
             restored.driver,
             attached=restored.attached,
-            begins=begins,
+            begins=request.begins,
             resumes=request.resume_queue,
         )
         session = request.session

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from outlast import faults
+from outlast.agents.absent import UNREAD, AbsentAgent
 from outlast.agents.contract import (
     Agent,
     Failure,
@@ -110,22 +111,18 @@ class LoopDriver:
 
     async def attach(self, turn: str, host: AgentHost) -> None:
         """A living agent of an earlier owner works on `turn`: record that we go on with it."""
-        open_turn = self.journal.state.open_turns[turn]
         self.host = host
-        await patience.append(
-            self.journal,
-            [
-                self._draft(
-                    turn,
-                    TurnAttached(
-                        attempt=open_turn.attempts,
-                        generation=host.generation_name,
-                        spool_offset=host.intake.started_at_frame,
-                    ),
-                )
-            ],
-            at="turn.attach",
-        )
+        await self._attached(turn, host.generation_name, host.intake.started_at_frame)
+
+    async def attach_unread(self, turn: str, generation: str) -> None:
+        """The same where the agent's adapter is not here: it can only be ended, or left to the next owner."""
+        folded = self.journal.state.loops[self.loop].folded
+        offset = folded.offset if folded is not None and folded.generation == generation else 0
+        await self._attached(turn, generation, offset)
+
+    async def _attached(self, turn: str, generation: str, offset: int) -> None:
+        attached = TurnAttached(attempt=self._open(turn).attempts, generation=generation, spool_offset=offset)
+        await patience.append(self.journal, [self._draft(turn, attached)], at="turn.attach")
 
     async def go_on(self, turn: str, content: Given) -> None:
         """Stay with an attached turn until its terminal is durable."""
@@ -152,7 +149,10 @@ class LoopDriver:
         await host.forget()
 
     async def close_turn(self, turn: str, ending: Ending) -> None:
-        """Close a turn whose agent left nothing to read."""
+        """Close a turn whose agent left nothing to read, or nothing that anybody here can read."""
+        if isinstance(self.agent, AbsentAgent) and self._open(turn).attempt is not None:
+            told = f"{ending.interrupted}, {UNREAD}" if ending.interrupted else UNREAD
+            ending = replace(ending, interrupted=told)
         await self._append_terminal(turn, ending)
 
     async def adopt(self, host: AgentHost) -> None:
@@ -174,10 +174,12 @@ class LoopDriver:
     # --- an agent's life -----------------------------------------------------------------------
 
     async def end_agent(self, grace: float = KILL_GRACE) -> None:
-        """End the agent's process tree, verified. Raises ShimSilentError when it does not end."""
+        """End the agent's process tree, verified. Raises KeepError when it does not end."""
         if self.host is not None:
             host, self.host = self.host, None
             await host.end(grace)
+        elif isinstance(self.agent, AbsentAgent):
+            await launch.end_living(self.hosting.folder(self.loop), self.hosting.claim)
         else:
             await launch.end_orphans(self.hosting.folder(self.loop))
 

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 
 from outlast.agents.contract import Agent, Failure
+from outlast.clock import monotonic
 from outlast.faults import point
 from outlast.keep import (
     AgentFolder,
@@ -22,6 +23,7 @@ from outlast.keep import (
     Verified,
     kill_marked,
     layout,
+    raise_floor,
     start_idle,
     tree_dead,
     wake,
@@ -109,6 +111,25 @@ async def end_earlier(folder: AgentFolder, claim: Claim) -> None:
         await asyncio.sleep(POLL)
     finally:
         await client.close()
+
+
+async def end_living(folder: AgentFolder, claim: Claim) -> None:
+    """End whatever lives in the folder, verified, without an adapter. Raises KeepError where that takes far
+    too long, or a later owner has been here."""
+    if not folder.path.is_dir():
+        return
+    deadline = monotonic() + PATIENCE
+    while True:
+        try:
+            raise_floor(folder, claim)  # under the folder's lock: no shim lives
+        except FolderLockHeldError:
+            if monotonic() > deadline:
+                raise
+            await end_earlier(folder, claim)
+        else:
+            break
+        await asyncio.sleep(POLL)
+    await end_orphans(folder)
 
 
 async def end_orphans(folder: AgentFolder) -> None:
