@@ -56,7 +56,7 @@ async def present(store: Store, session: str) -> Present:
 async def _messages(store: Store, state: State, turn: OpenTurn) -> list[Message]:
     """From the turn's input on: whatever was given to the turn was accepted after that."""
     history = History()
-    async for record in read_records(store, state.session, turn.input_seq - 1):
+    async for record in read_records(store, state.session, turn.input_seq - 1, lost=[]):
         if record.seq > state.seq:
             break  # Whoever follows is given it.
         if record.turn == turn.turn or isinstance(record.body, InputAccepted):
@@ -76,5 +76,5 @@ async def _queue(store: Store, state: State, pending: Sequence[Entry]) -> list[Q
 
 
 async def _text(store: Store, session: str, seq: int) -> str:
-    body = (await read_record(store, session, seq)).body
+    body = (await read_record(store, session, seq, lost=[])).body
     return text_of(body.content) if isinstance(body, InputAccepted) else ""

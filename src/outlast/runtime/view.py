@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -83,23 +83,32 @@ class View:
 
 
 async def build_view(store: Store, session: str) -> View:
-    """Raises SessionNotFoundError, and as `read_records`."""
-    view, fault = await view_until_fault(store, session)
+    """Raises SessionNotFoundError, and as `read_records`; where only a text is lost, that is marked."""
+    view, fault, _ = await _as_far_as_it_goes(store, session)
     if fault is not None:
         raise fault
     return view
 
 
 async def view_until_fault(store: Store, session: str) -> tuple[View, OutlastError | None]:
-    """The session as far as its journal can be read, and what is wrong there. Raises SessionNotFoundError."""
+    """The session as far as its journal can be read, and what is wrong there, or the first text in it that is
+    lost. Raises SessionNotFoundError."""
+    view, fault, lost = await _as_far_as_it_goes(store, session)
+    return view, fault or next(iter(lost), None)
+
+
+async def _as_far_as_it_goes(
+    store: Store, session: str
+) -> tuple[View, OutlastError | None, Sequence[OutlastError]]:
     row = await store.listed(session)
     if row is None:
         raise refusals.no_session(session)
     pending = await store.pending(session)
     history = History()
     fault: OutlastError | None = None
+    lost: list[IntegrityError] = []
     try:
-        async for record in read_records(store, session):
+        async for record in read_records(store, session, lost=lost):
             take(history, record)
     except (IntegrityError, RecordError) as error:
         fault = error
@@ -117,7 +126,7 @@ async def view_until_fault(store: Store, session: str) -> tuple[View, OutlastErr
         agent_sessions=history.agent_sessions,
         restores=history.restores,
     )
-    return view, fault
+    return view, fault, lost
 
 
 def take(history: History, record: Record) -> None:
