@@ -18,7 +18,7 @@ def test_cancel_and_close_say_what_they_came_to(shell: Shell) -> None:
     assert shell.json("cancel", "s") == {"session": "s", "result": "done", "detail": ""}
     assert owner.wait(30) == 130
     nothing = shell.run("cancel", "s")
-    assert (nothing.code, nothing.out) == (0, "there was no turn to cancel\n")
+    assert (nothing.code, nothing.out) == (0, "nothing was cancelled: no turn is running\n")
     closed = shell.run("close", "s")
     assert closed.code == 0, closed
     assert shell.sessions()[0]["status"] == "stopped"

@@ -52,7 +52,7 @@ def cancel_command(session: str, turn: str | None, as_json: bool) -> int:
     async def cancel(handle: Session, which: str | None) -> Settled:
         return await handle.cancel(which, actor="cli")
 
-    said = Said("cancelled; the queue is held", "there was no turn to cancel")
+    said = Said("cancelled; the queue is held", "nothing was cancelled")
     if turn is not None:
         said = Said("cancelled", "not cancelled", fails=True)
     return _owning(session, as_json, cancel, said, turn=turn)
@@ -66,7 +66,7 @@ def cancel_command(session: str, turn: str | None, as_json: bool) -> int:
 @json_option()
 def kill_command(session: str, force: bool, as_json: bool) -> int:
     """End a session's agent with its whole process tree, verified; the running turn ends as cancelled."""
-    said = Said("the agent is gone, with everything that it had started", "there was no agent to kill")
+    said = Said("the agent is gone, with everything that it had started", "no agent was ended")
     how = Ending(force=force)
     return _owning(session, as_json, lambda handle, _: handle.kill(actor="cli"), said, how)
 
@@ -199,7 +199,7 @@ def _tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
     else:
         text = {
             "done": settled.detail or said.done,
-            "too_late": f"{said.too_late}: {settled.detail}" if said.fails else said.too_late,
+            "too_late": f"{said.too_late}: {settled.detail}" if settled.detail else said.too_late,
             "queued": f"kept for the session's next owner: {way_back_command(session)}",
         }.get(settled.result, f"refused: {settled.detail}")
         screen.out.line(visible(text))

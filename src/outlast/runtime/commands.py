@@ -79,9 +79,9 @@ class Commands:
             self.consumed.add(target)
             cancelled = self._draft(entry, InputCancelled(request_id=target, reason="cancelled"))
             await self._decide(lambda _: Proposal((cancelled,), ((entry.request_id, 0), (target or "", 0))))
-        elif entry.kind == "kill" and target is None and running is None:
+        elif entry.kind == "kill" and running is None and target not in self.state.queue:
             await self.driver.end_agent(grace=0.0)
-            await self._settle(entry, "done", "no turn was running; the agent was ended")
+            await self._settle(entry, "done", "no turn was running; no agent of the session is left")
         elif target is None and running is None:
             earlier = [e for e in entries if e.kind == "input" and e.order < entry.order]
             waiting = [e for e in earlier if e.request_id not in self.consumed]

@@ -97,7 +97,7 @@ def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFa
     if ended is not None and ended.failure is None and not ended.cancelled:
         bodies: list[Body] = [TurnDone(stop_reason=ended.stop_reason, usage=dict(ended.usage))]
         if stop is not None and stop.request_id is not None:
-            bodies.append(_too_late(stop))
+            bodies.append(_came_after(stop))
         return bodies
     if stop is not None:
         interrupted = TurnInterrupted(index=turn.index, reason=stop.reason, evidence=_how(ending))
@@ -115,10 +115,16 @@ def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFa
     return [failed, *_after_failure(state, turn, ending, after_failure)]
 
 
-def _too_late(stop: Stop) -> CommandSettled:
-    command = "kill" if stop.reason == "killed" else "close" if stop.reason == "closed" else "cancel"
+def _came_after(stop: Stop) -> CommandSettled:
+    """What a wish to end a turn came to that its agent has done first. A kill means the agent: no turn is
+    closed for one before that has ended."""
+    request = stop.request_id or ""
+    if stop.reason == "killed":
+        told = "the agent is gone, with everything that it had started; it had done its turn first"
+        return CommandSettled(request_id=request, command="kill", outcome="done", detail=told)
+    command = "close" if stop.reason == "closed" else "cancel"
     return CommandSettled(
-        request_id=stop.request_id or "", command=command, outcome="too_late", detail="the turn was done"
+        request_id=request, command=command, outcome="too_late", detail="the turn was done first"
     )
 
 

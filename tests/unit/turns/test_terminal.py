@@ -81,6 +81,16 @@ def test_a_cancel_that_comes_after_the_end_is_too_late() -> None:
     assert closing.settle == (("c1", 1),)
 
 
+def test_a_kill_is_done_though_the_agent_had_done_its_turn_first() -> None:
+    """It means the agent, which is gone."""
+    closing = close(RUNNING, "t", Ending(ended=TurnEnded("t"), exit=KILLED, stop=Stop("killed", "ann", "k1")))
+    assert bodies(closing.drafts) == [TurnDone, CommandSettled]
+    settled = closing.drafts[1].body
+    assert isinstance(settled, CommandSettled)
+    assert (settled.outcome, settled.command) == ("done", "kill")
+    assert closing.settle == (("k1", 1),)
+
+
 def test_a_closed_session_does_not_hold_its_queue() -> None:
     closing = close(RUNNING, "t", Ending(exit=KILLED, stop=Stop("closed", "ann")))
     assert bodies(closing.drafts) == [TurnInterrupted]
