@@ -208,6 +208,27 @@ async def test_a_restored_backup_is_for_reading_until_it_is_accepted(tmp_path: P
     await store.close()
 
 
+@pytest.mark.parametrize("way", ["accepted after a restore", "begun anew"])
+async def test_what_is_lost_after_the_witness_was_begun_anew_is_noticed(url: str, way: str) -> None:
+    """Also of a journal that nobody has written to since."""
+    layout = Layout.of(database_path(url, {}))
+    store = await open_store(url)
+    await append(store, await store.acquire("s"), 3)
+    await store.close()
+    if way == "begun anew":
+        layout.witness.unlink()
+        await (await open_store(url)).close()
+    else:
+        accept_restored(url)
+    connection = apsw.Connection(str(layout.database))
+    connection.execute("DELETE FROM record WHERE seq = 3")
+    connection.close()
+    store = await open_store(url)
+    with pytest.raises(IntegrityError, match="ends at record 2, but record 3 had been stored"):
+        await store.tip("s")
+    await store.close()
+
+
 async def test_a_journal_that_got_shorter_is_an_integrity_error_that_names_both_ends(url: str) -> None:
     layout = Layout.of(database_path(url, {}))
     store = await open_store(url)

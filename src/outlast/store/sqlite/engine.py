@@ -34,7 +34,7 @@ from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import extended_code, full, is_full, require_safe_sqlite, translated
 from outlast.store.sqlite.layout import Layout, make_private_folder, open_side_file, prepare, unwritable
 from outlast.store.sqlite.operations import Operation, PutSnapshot, RefusedLateError, outcome_of
-from outlast.store.sqlite.transaction import Cache, Effects, Transaction
+from outlast.store.sqlite.transaction import Cache, Effects, Transaction, tips
 from outlast.store.sqlite.turnstile import Turnstile
 from outlast.store.sqlite.witness import Witness, count_noted
 
@@ -130,7 +130,13 @@ class Engine:
             )
         except apsw.Error as error:
             raise translated(error, self._settings.layout.database) from error
+        self._note_anew()
+
+    def _note_anew(self) -> None:
+        """The witness tells of what is there now: what is lost from now on is noticed, also of journals that
+        nobody writes to any more. A journal whose end cannot be read is not in it; its next record is."""
         self.witness.begin_anew()
+        self.witness.write(tips(self._connection))
 
     @property
     def node(self) -> str:
@@ -310,7 +316,7 @@ class Engine:
 
     def accept_restored(self) -> int:
         """Go on with a store that is behind what this machine has seen of it: epochs continue above the
-        highest one seen, and the witness of the newer store is dropped. Returns the epoch."""
+        highest one seen, and the witness tells of what is there. Returns the epoch."""
         with self._turnstile.turn(self._settings.busy_seconds):
             self.epoch = max(self.epoch, self.remembered) + 1
             try:
@@ -320,7 +326,7 @@ class Engine:
                 )
             except apsw.Error as error:
                 raise translated(error, self._settings.layout.database) from error
-            self.witness.begin_anew()
+            self._note_anew()
             self._is_backup = False
             self.remembered = self.epoch
             self._remember(self.epoch)

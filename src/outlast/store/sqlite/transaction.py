@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import apsw
 
@@ -58,6 +59,22 @@ class Watermark(NamedTuple):
 def watermark_of(row: tuple[int | None, ...] | None) -> Watermark:
     """From a row of SELECT_WATERMARK."""
     return Watermark._make(value or 0 for value in row or (0, 0, 0))
+
+
+def tips(connection: apsw.Connection) -> Iterator[tuple[int, Tip]]:
+    """The ends of all journals, by the number of their session; but for those that cannot be read."""
+    try:
+        sessions = connection.execute("SELECT s FROM session").fetchall()
+    except apsw.CorruptError:
+        return
+    for (s,) in sessions:
+        try:
+            row = connection.execute(SELECT_TIP, (s,)).fetchone()
+        except (apsw.CorruptError, UnicodeDecodeError):
+            continue
+        match row:
+            case (int() as seq, int() as epoch, bytes() as chain) if seq > 0 and epoch >= 0:
+                yield cast(int, s), Tip(seq, epoch, chain)
 
 
 @dataclass(slots=True)
