@@ -36,7 +36,7 @@ from outlast.keep.folder import AgentFolder, Claim, Generation, raise_floor
 from outlast.keep.link import Lost
 from outlast.keep.reader import SpoolFrame, SpoolReader
 from outlast.keep.records import ExitRecord
-from outlast.keep.standstill import stopped, wake
+from outlast.keep.standstill import stopped, terminate, wake
 from outlast.keep.start import start_idle
 from outlast.keep.strays import Stray, strays
 
@@ -87,6 +87,7 @@ __all__ = [
     "start_idle",
     "stopped",
     "strays",
+    "terminate",
     "tree_dead",
     "wake",
 ]

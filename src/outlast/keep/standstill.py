@@ -40,6 +40,18 @@ def wake(generation: Generation) -> None:
         proc.signal_process(process.pid, signal.SIGCONT)
 
 
+def terminate(generation: Generation) -> None:
+    """Tell the shim to end its agent in order (SIGTERM), by itself or through its guard. It needs no claim:
+    whoever may end a process may do that. Raises OSError other than a missing folder."""
+    try:
+        found = look_at_processes(generation)
+    except FileNotFoundError:
+        return
+    for process in found:
+        if process is not None and process.alive:
+            proc.signal_process(process.pid, signal.SIGTERM)
+
+
 async def heard(
     asked: asyncio.Future[T], generation: Generation, seconds: float, silent: Callable[[Generation], None]
 ) -> T:

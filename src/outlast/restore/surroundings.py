@@ -50,4 +50,5 @@ def hosting_for(around: Surroundings, state: State, claim: Claim) -> Hosting:
         machine=around.machine,
         secret=around.secret,
         environ=around.environ,
+        lasting=around.store.scope != "process",
     )

@@ -25,6 +25,7 @@ from outlast.restore.failing import as_restore_error
 from outlast.restore.phases import Restored, RestoreRequest, restore
 from outlast.restore.plan import RestorePlan
 from outlast.restore.surroundings import Surroundings, look
+from outlast.runtime import mortal
 from outlast.runtime.actor import SessionActor
 from outlast.runtime.backing import Delta
 from outlast.runtime.chores import keep_tidy
@@ -41,7 +42,8 @@ class Runtime:
     `url` names the store (None: the default one), `agents` the agents by the name that journals record,
     `on_gate` who decides permissions: `outlast.ask` (a person, the default), `allow`, `deny` or a callable;
     where that fails, or chooses what the gate does not have, a person has to answer and the log says why.
-    Used as `async with`: leaving it detaches, agents live on under their shims. A fork of the process
+    Used as `async with`: leaving it detaches, agents live on under their shims; those of a store in memory
+    end with the last Runtime that has it open. A fork of the process
     poisons it in the child: every use raises ForkedError.
     """
 
@@ -79,6 +81,7 @@ class Runtime:
         except BaseException:
             self._entered = False
             raise
+        mortal.entered(self._store)
         self._chores = [asyncio.create_task(keep_tidy(self._store), name="keep the store tidy")]
         return self
 
@@ -99,7 +102,10 @@ class Runtime:
             )
         finally:
             if store is not None:
-                await store.close()
+                try:
+                    await mortal.left(store)
+                finally:
+                    await store.close()
         for result in left:
             if isinstance(result, BaseException):
                 raise result

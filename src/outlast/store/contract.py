@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # `outlast ls` starts without asyncio
     from collections.abc import Awaitable
     from contextlib import AbstractContextManager
 
-Scope = Literal["machine", "cluster"]
+Scope = Literal["process", "machine", "cluster"]
+"""Where those are who can share the store, now or ever."""
 
 PAGE_BYTES = 8 << 20
 """A page of records ends after the one that passes this many bytes of bodies: memory stays bounded."""

@@ -207,7 +207,7 @@ class Conversation:
         drafts = self.merger.take()
         if any(isinstance(draft.body, GateOpened) for draft in drafts):
             # A person may take longer than an orphan is given: said before anybody sees the gate.
-            await self.host.set_orphan_grace(None)
+            await self._grace(asks=True)
         records = await patience.append_output(self.journal, drafts, at="turn.events")
         for record in records:
             if isinstance(record.body, GateOpened):
@@ -337,12 +337,16 @@ class Conversation:
             self.show(Notice(standstill))
         self._named = standstill
 
+    async def _grace(self, *, asks: bool) -> None:
+        grace = self.host.hosting.orphan_grace(self.agent.orphan_grace, asks=asks)
+        await self.host.set_orphan_grace(grace)
+
     # --- deadlines ---------------------------------------------------------------------------------
 
     async def _enforce(self) -> None:
         asks = bool(self._open_gates())
         if not asks:
-            await self.host.set_orphan_grace(self.agent.orphan_grace)
+            await self._grace(asks=False)
         stop, fold = self.stop(), self.host.intake.fold
         self._deadlines.look(
             monotonic(),

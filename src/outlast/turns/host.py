@@ -145,6 +145,11 @@ class AgentHost:
     # --- looking -------------------------------------------------------------------------------
 
     @property
+    def hosting(self) -> Hosting:
+        """Where and for whom it runs."""
+        return self._hosting
+
+    @property
     def generation_name(self) -> str:
         return self.generation.name
 

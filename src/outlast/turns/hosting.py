@@ -14,6 +14,9 @@ from outlast.records.types import InputReserved
 from outlast.state.model import Loop
 from outlast.turns.intake import Intake
 
+LONGEST_GRACE = 600.0
+"""Seconds, where nobody can come back to the agent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
@@ -27,6 +30,15 @@ class Hosting:
     machine: str
     secret: bytes
     environ: Mapping[str, str]
+    lasting: bool = True
+    """Whether another owner can come after this process."""
+
+    def orphan_grace(self, wanted: float | None, *, asks: bool) -> float | None:
+        """Seconds for which an agent that wants `wanted` goes on unowned and silent; None: for ever. `asks`:
+        it waits for a person, who may take longer, but not for one who can never come."""
+        if self.lasting:
+            return None if asks else wanted
+        return LONGEST_GRACE if wanted is None else wanted
 
     def folder(self, loop: str) -> AgentFolder:
         """The folder of a loop's agent; recorded with each attempt."""

@@ -66,7 +66,7 @@ class MemoryLease:
 class MemoryStore:
     """See `outlast.store.contract.Store`. Belongs to the event loop that opened it."""
 
-    scope: Scope = "machine"
+    scope: Scope = "process"
     read_only = False
 
     def __init__(self, url: str, label: str, tables: Tables) -> None:
