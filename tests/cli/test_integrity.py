@@ -224,6 +224,10 @@ def test_a_backup_comes_back_whole_and_has_to_be_accepted_first(two_turns: Shell
     assert sorted(path.name for path in tmp_path.glob(".kept*")) == []
     assert two_turns.run("run", "--session", "s", "lost with the machine").code == 0
     put_back(two_turns, backup, tmp_path / "aside")
+    folder = two_turns.state / "outlast.d"
+    made_by_tar = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode & 0o777 for path in made_by_tar} == {0o700}
+    assert {path.name for path in made_by_tar} >= {"outlast.d", "blobs", "seals"}
     assert two_turns.run("tail", "s", "--json", "--internal").out == before
     assert two_turns.json("verify", "s")["seals"][0]["result"] == "holds"
     refused = two_turns.run("run", "--session", "s", "too early")
@@ -315,6 +319,22 @@ def test_a_backup_replaces_nothing_and_leaves_nothing_if_it_fails(two_turns: She
     full = two_turns.process("backup", "/dev/full/x")
     assert full.code == 2
     assert sorted(tmp_path.glob(".there*")) == []
+
+
+def test_a_damaged_journal_goes_into_a_backup_and_is_named(two_turns: Shell, tmp_path: Path) -> None:
+    seq = seq_of_second_input(two_turns)
+    change(two_turns, "UPDATE record SET at = at + 1 WHERE seq = ?", (seq,))
+    ran = two_turns.run("backup", str(tmp_path / "kept.tar"), "--json")
+    assert ran.code == 5
+    (damage,) = ran.lines[0]["damage"]
+    assert f"record {seq} of the journal of s" in damage
+    with tarfile.open(tmp_path / "kept.tar") as archive:
+        assert "outlast.db" in archive.getnames()
+    change(two_turns, "DELETE FROM record WHERE seq >= ?", (seq,))
+    ran = two_turns.run("backup", str(tmp_path / "again.tar"), "--json")
+    assert ran.code == 5
+    (damage,) = ran.lines[0]["damage"]
+    assert f"the journal of s ends at record {seq - 1}" in damage
 
 
 def test_damage_goes_into_a_backup_and_is_named(two_turns: Shell, tmp_path: Path) -> None:

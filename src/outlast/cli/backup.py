@@ -39,8 +39,9 @@ def backup_command(file: str, as_json: bool) -> int:
     from it is open for reading only until `outlast doctor --after-restore`. Damage that is met goes into the
     backup as it is, is named, and makes it exit 5.
     """
+    from outlast.cli.check_journals import damaged_journals
     from outlast.clock import now
-    from outlast.store.sqlite.backup import back_up
+    from outlast.store.sqlite.backup import Watching, back_up
     from outlast.store.sqlite.layout import Layout
     from outlast.store.url import database_path
 
@@ -51,7 +52,10 @@ def backup_command(file: str, as_json: bool) -> int:
         raise SessionNotFoundError(f"there is no store at {layout.database} yet")
     target = Path(file).absolute()
     with Ticking(screen, "backup", 0) as ticking:
-        made = back_up(layout, target, now(), ticking.part)
+        watching = Watching(
+            ticking.part, lambda copy: damaged_journals(layout, Layout.of(copy), ticking.part)
+        )
+        made = back_up(layout, target, now(), watching)
     line = BackupLine(
         str(target), made.store, made.sessions, made.records, made.blobs, made.size, list(made.damage)
     )

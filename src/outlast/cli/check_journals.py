@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, cast
 
 from outlast.cli.findings import Finding
@@ -41,6 +42,35 @@ def check_journals(layout: Layout, reader: Reader) -> Iterator[Finding]:
         return
     if not shorter and not walk.faults and reader.witness_lost() != 0:
         yield Finding("journals", "ok", walk.summary())
+
+
+def damaged_journals(layout: Layout, copy: Layout, told: Callable[[int, int], None]) -> list[str]:
+    """What is wrong with the journals in a copy of the store's database; blobs are not looked at, and where
+    not even the sessions can be read, nothing is found. `told` hears how many are done, and of how many."""
+    from outlast.store.sqlite.reading import Reader
+
+    damage = []
+    with closing(Reader(copy)) as copied, closing(Reader(layout)) as living, suppress(IntegrityError):
+        names = copied.names()
+        for done, session in enumerate(names, 1):
+            damage += asyncio.run(_damage(copied, living, layout, session))
+            told(done, len(names))
+    return damage
+
+
+async def _damage(copied: Reader, living: Reader, layout: Layout, session: str) -> list[str]:
+    from outlast.journal.integrity import Look, verify
+    from outlast.store.sqlite.blobs import Blobs
+
+    store = cast(Store, _ReadOnly(copied, Blobs(layout.blobs)))
+    found = await verify(store, session, Look(bodies="outline"))
+    if found.fault is not None:
+        return [] if found.fault.kind == "body" else [found.fault.message]
+    try:
+        living.tip(session)  # the copy has no witness
+    except IntegrityError as error:
+        return [error.message]
+    return []
 
 
 def _pages(layout: Layout) -> Finding:

@@ -15,7 +15,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 import apsw
@@ -47,17 +47,26 @@ class BackedUp:
     damage: tuple[str, ...]
 
 
-def back_up(layout: Layout, file: Path, at: int, told: Callable[[int, int], None]) -> BackedUp:
-    """Write the backup to `file`, which must not be there; all of it or nothing. `told` hears how many pages,
-    then blobs, are done, and of how many. Raises UsageError, StoreError, IntegrityError."""
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Who goes along. `told` hears how many pages, then blobs, are done, and of how many. `damage` is given
+    the database that goes into the backup, and says what is wrong with what it holds."""
+
+    told: Callable[[int, int], None]
+    damage: Callable[[Path], list[str]] = lambda _: []
+
+
+def back_up(layout: Layout, file: Path, at: int, watching: Watching) -> BackedUp:
+    """Write the backup to `file`, which must not be there; all of it or nothing. Raises UsageError,
+    StoreError, IntegrityError."""
     if os.path.lexists(file):
         raise UsageError(f"{file} is there already", hint="name a new file; a backup replaces nothing")
     if not file.parent.is_dir():
         raise UsageError(f"there is no folder {file.parent}")
     with _draft(file, "db") as copy, _draft(file, "tar") as draft:
         try:
-            _copy_database(layout, copy, at, told)
-            made = _write_archive(layout, copy, draft, told)
+            _copy_database(layout, copy, at, watching.told)
+            made = _write_archive(layout, copy, draft, watching)
             point("backup.before_rename")
             draft.rename(file)
             flush_folder(file.parent)
@@ -102,10 +111,10 @@ def _copy_database(layout: Layout, copy: Path, at: int, told: Callable[[int, int
         source.close()
 
 
-def _write_archive(layout: Layout, copy: Path, draft: Path, told: Callable[[int, int], None]) -> BackedUp:
+def _write_archive(layout: Layout, copy: Path, draft: Path, watching: Watching) -> BackedUp:
     connection = apsw.Connection(str(copy))
     try:
-        damage = _database_damage(connection)
+        damage = [*_database_damage(connection), *watching.damage(copy)]
         blobs = 0
         descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
@@ -117,7 +126,7 @@ def _write_archive(layout: Layout, copy: Path, draft: Path, told: Callable[[int,
                     continue
                 damage += _add_blob(archive, layout, digest)
                 blobs += 1
-                told(blobs, count or 0)
+                watching.told(blobs, count or 0)
             for seal in sorted((layout.folder / "seals").glob("*.json")):
                 damage += _add_seal(archive, layout, seal)
             identity = str(connection.execute("SELECT id FROM store").get)
@@ -198,11 +207,14 @@ class _Archive:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
+        self._folders: set[str] = set()
 
     def add(self, name: str, path: Path) -> str:
         """The SHA-256 of what was added. Raises FileNotFoundError; _UnreadableError, with zeros in the place
         of what cannot be read of a file that was begun; OSError where the archive cannot be written."""
         with _opened(path) as file:
+            for folder in reversed(list(PurePosixPath(name).parents)[:-1]):
+                self._add_folder(str(folder))
             info = tarfile.TarInfo(name)
             info.size = os.fstat(file.fileno()).st_size
             info.mode = 0o600
@@ -223,6 +235,16 @@ class _Archive:
         if failure is not None:
             raise failure
         return digest.hexdigest()
+
+    def _add_folder(self, name: str) -> None:
+        """With its mode: one that is made for its members alone gets that of whoever unpacks."""
+        if name in self._folders:
+            return
+        self._folders.add(name)
+        info = tarfile.TarInfo(name)
+        info.type = tarfile.DIRTYPE
+        info.mode = 0o700
+        self._stream.write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
 
     def end(self) -> None:
         self._stream.write(bytes(2 * tarfile.BLOCKSIZE))
