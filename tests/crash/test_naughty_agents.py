@@ -255,3 +255,29 @@ def kill_one(place: Place, named: str, *, newest: bool = False) -> None:
     assert found, place.leftovers
     assert newest or len(found) == 1, place.leftovers
     os.kill(found[-1], signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("printed", "code"),
+    [
+        ('{"type": "gate", "id": "g", "question": "?", "choices": ["a", "a"]}', "protocol_error"),
+        ('{"type": "gate", "id": "g", "question": "?", "choices": []}', "protocol_error"),
+        ('{"type": "gate", "id": "g", "question": "%s", "choices": ["a"]}', "output_limit"),
+        ('{"type": "done", "stop_reason": "%s"}', "output_limit"),
+    ],
+    ids=["two choices of one id", "no choice", "a gate too long", "an end too long"],
+)
+def test_an_agent_that_nobody_can_answer_or_hear_fails_its_turn(
+    place: Place, printed: str, code: str
+) -> None:
+    """It waits for its stdin, and its user for it."""
+    place.file("line").write_text(printed.replace("%s", "x" * (5 * MEBIBYTE)) + "\n")
+    place.config.write_text(
+        "[agents.naughty]\n"
+        'kind = "command"\nstdin = "open"\n'
+        'command = ["/bin/sh", "-c", "read -r prompt; cat line; cat >/dev/null"]\n'
+    )
+    ended = place.call("run", "-a", "naughty", "--session", "job", "go")
+    assert ended.status == 1, ended
+    assert code in ended.stderr
+    assert place.journal("job").the(TurnFailed).receipt.error.code == code

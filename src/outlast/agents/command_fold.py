@@ -24,6 +24,7 @@ from outlast.agents.contract import (
     GateRequested,
     InputLine,
     Message,
+    Notice,
     Prompt,
     Raw,
     SessionConfirmed,
@@ -39,6 +40,7 @@ from outlast.agents.peer import encode_line
 from outlast.errors import InvalidRecordError
 from outlast.records.types import Content
 
+TOO_LONG = "a line of {} bytes, which is more than a line may have"
 RAW_LIMIT = 4_096
 """Bytes that are kept of a line that is not of the protocol."""
 OPEN_LIMIT = 1_000
@@ -54,6 +56,10 @@ class _State(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     stdin_closed: bool = False
     unheard: bool = False
     """A gate came that could not be answered, because stdin was closed."""
+    left_out: int = 0
+    """Bytes of the first line of the answer that was too long to be taken in."""
+    unknown: int = 0
+    """Bytes of the first line too long to be told what it was, that may have been one of the protocol."""
     ended: bool = False
     """The turn has its terminal."""
     eof: bool = False
@@ -89,6 +95,7 @@ class CommandFold:
             wire.Text: self._message,
             wire.Tool: self._tool,
             wire.Gate: self._gate,
+            wire.BrokenGate: self._broken_gate,
             wire.Counts: self._usage,
             wire.Done: self._done,
             wire.Error: self._error,
@@ -146,11 +153,51 @@ class CommandFold:
         if said is not None and self._trusted(said):
             events = self._handlers[type(said)](said)
             if events is not None:
-                return events
+                refused = isinstance(said, wire.Gate | wire.BrokenGate) and self._state.ended
+                return [_raw(line, len(line)), *events] if refused else events
         return [_raw(line, len(line))]
 
     def apply_long(self, head: bytes, size: int) -> list[AgentEvent]:
-        return [_raw(head, size)]
+        """What such a line says is lost; that it was said is not, as far as its beginning tells."""
+        return [_raw(head, size), *self._too_long(head, size)]
+
+    def _too_long(self, head: bytes, size: int) -> list[AgentEvent]:
+        fields = None if self._state.ended else wire.beginning_of(head)
+        if fields is None:
+            return []
+        kind, signed = fields.get("type"), fields.get("nonce")
+        trusted = self._trusted(wire.Signed(nonce=signed if isinstance(signed, str) else None))
+        match kind:
+            case "message":
+                text = f"[{TOO_LONG.format(size)}, was left out]"
+                if fields.get("role") == "thought":
+                    return [Message("thought", text)]
+                self._state.left_out = self._state.left_out or size
+                return [Message("assistant", text)]
+            case "tool":
+                return self._long_tool(fields, size)
+            case "gate" if trusted:
+                return self._unaskable(TOO_LONG.format(size), "output_limit") or []
+            case "done" | "error" if trusted and self._state.turn is not None:
+                said = f"the agent ended the turn with {TOO_LONG.format(size)}"
+                return self._end(failure=Failure("output_limit", said))
+            case None | "gate" | "done" | "error":
+                self._state.unknown = self._state.unknown or size
+                return [Notice(f"the agent printed {TOO_LONG.format(size)}: it was left out")]
+        return []
+
+    def _long_tool(self, fields: Mapping[str, object], size: int) -> list[AgentEvent]:
+        call, status, name = fields.get("id"), fields.get("status"), fields.get("name", "")
+        if not isinstance(call, str) or not isinstance(name, str):
+            return []
+        said = f"[{TOO_LONG.format(size)}]"
+        if status == "started":
+            return self._tool(wire.Tool(id=call, status="started", name=name))
+        if status in ("completed", "failed"):
+            ended: Literal["completed", "failed"] = "completed" if status == "completed" else "failed"
+            line = wire.Tool(id=call, status=ended, name=name, output=msgspec.Raw(msgspec.json.encode(said)))
+            return self._tool(line)
+        return []
 
     def apply_eof(self) -> list[AgentEvent]:
         self._state.eof = True
@@ -239,14 +286,33 @@ class CommandFold:
         if state.stdin_closed or not self._keeps_stdin:
             state.unheard = True
             return None
+        if state.gates.get(said.id):
+            return None  # It is asked already, and will be answered.
         choices = wire.choices_of(said)
-        if choices is None or said.id in state.gates or len(state.gates) >= OPEN_LIMIT:
-            return None
+        if choices is None:
+            return self._unaskable("two of its choices have the same id")
+        if said.id in state.gates:
+            return self._unaskable("its id was used before")
+        if len(state.gates) >= OPEN_LIMIT:
+            return self._unaskable(f"it is the agent's {OPEN_LIMIT + 1}th in one turn")
         state.gates[said.id] = True
         kind: Literal["permission", "question"] = (
             "permission" if any(choice.kind for choice in choices) else "question"
         )
         return [GateRequested(said.id, kind, said.question, choices)]
+
+    def _broken_gate(self, said: wire.BrokenGate) -> list[AgentEvent] | None:
+        return self._unaskable(said.why)
+
+    def _unaskable(self, why: str, code: str = "protocol_error") -> list[AgentEvent] | None:
+        """A gate that no person can be asked. The agent would wait for its answer for ever."""
+        state = self._state
+        if state.turn is None:
+            return None
+        if state.stdin_closed or not self._keeps_stdin:
+            state.unheard = True
+            return None
+        return self._end(failure=Failure(code, tidy(f"the agent asked what cannot be asked: {why}")))
 
     def _usage(self, said: wire.Counts) -> list[AgentEvent]:
         for name, count in said.counts.items():
@@ -257,6 +323,9 @@ class CommandFold:
     def _done(self, said: wire.Done) -> list[AgentEvent] | None:
         if self._state.turn is None:
             return None
+        if self._state.left_out:
+            said_of = f"the answer is not whole: {TOO_LONG.format(self._state.left_out)}, was left out"
+            return self._end(failure=Failure("output_limit", said_of))
         return self._end(stop_reason=said.stop_reason or "end_turn")
 
     def _error(self, said: wire.Error) -> list[AgentEvent] | None:
@@ -280,6 +349,9 @@ class CommandFold:
 
     def _exit_failure(self, info: ExitInfo) -> Failure:
         failure = classify_exit(info)
+        if failure.code == "protocol_error" and self._state.unknown:
+            printed = f"{failure.message}; it had printed {TOO_LONG.format(self._state.unknown)}"
+            return replace(failure, code="output_limit", message=printed)
         if self._state.unheard:
             note = 'it asked a question, but its stdin was closed: set stdin = "open" for this agent'
             return replace(failure, message=f"{failure.message}; {note}")

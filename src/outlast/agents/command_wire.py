@@ -5,6 +5,8 @@ Unknown fields are ignored, so that a program may say more than this version rea
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -71,6 +73,12 @@ class Gate(Signed, frozen=True, kw_only=True):
     choices: Annotated[list[ChoiceLine | Name], Meta(min_length=1, max_length=CHOICES_LIMIT)]
 
 
+class BrokenGate(Signed, frozen=True, kw_only=True):
+    """A gate that nobody can be asked: whoever printed it would wait for an answer for ever."""
+
+    why: str
+
+
 class Counts(Said, frozen=True, kw_only=True):
     counts: dict[str, int]
 
@@ -110,6 +118,7 @@ class _Decoders:
 
 class _Head(msgspec.Struct, frozen=True):
     type: str
+    nonce: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _TYPES: Mapping[str, type[Said]] = {
@@ -135,13 +144,53 @@ def decode_output(line: bytes) -> Said | None:
     """What the agent says in this line, None when it is no line of the protocol."""
     line = repair_surrogates(line)
     try:
-        kind = _DECODERS.head.decode(line).type
-        if kind == "usage":
+        head = _DECODERS.head.decode(line)
+        if head.type == "usage":
             return _counts(_DECODERS.counts.decode(line))
-        decoder = _DECODERS.said.get(kind)
-        return decoder.decode(line) if decoder else None
+        decoder = _DECODERS.said.get(head.type)
     except _UNREADABLE:
         return None
+    try:
+        return decoder.decode(line) if decoder else None
+    except _UNREADABLE as error:
+        return _broken_gate(head, error) if head.type == "gate" else None
+
+
+def _broken_gate(head: _Head, error: Exception) -> BrokenGate | None:
+    try:
+        nonce = msgspec.json.decode(head.nonce, type=str | None)
+    except _UNREADABLE:
+        return None
+    return BrokenGate(nonce=nonce, why=str(error) or type(error).__name__)
+
+
+def beginning_of(head: bytes) -> dict[str, object] | None:
+    """The fields of an object that are whole in the beginning of its line; None where it is no object's."""
+    text, decoder = head.decode("utf-8", "replace").lstrip(), json.JSONDecoder()
+    if not text.startswith("{"):
+        return None
+    fields: dict[str, object] = {}
+    at = 1
+    try:
+        while True:
+            name, at = decoder.raw_decode(text, _after(_BLANK, text, at))
+            value, at = decoder.raw_decode(text, _after(_COLON, text, at))
+            fields[str(name)] = value
+            at = _after(_COMMA, text, at)
+    except (ValueError, RecursionError):
+        return fields
+
+
+_BLANK = re.compile(r"\s*")
+_COLON = re.compile(r"\s*:\s*")
+_COMMA = re.compile(r"\s*,\s*")
+
+
+def _after(what: re.Pattern[str], text: str, at: int) -> int:
+    found = what.match(text, at)
+    if found is None:
+        raise ValueError(f"no {what.pattern} at {at}")
+    return found.end()
 
 
 def decode_input(line: bytes) -> PromptLine | Answer | None:

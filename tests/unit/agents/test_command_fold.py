@@ -20,6 +20,7 @@ from outlast.agents.contract import (
     GateRequested,
     InputLine,
     Message,
+    Notice,
     Prompt,
     Raw,
     SessionConfirmed,
@@ -264,12 +265,6 @@ BAD_LINES = [
     b'{"type":"tool","id":"1"}',
     b'{"type":"tool","id":1,"status":"started"}',
     b'{"type":"tool","id":"1","status":"running"}',
-    b'{"type":"gate","id":"g","question":"?"}',
-    b'{"type":"gate","id":"g","question":"?","choices":[]}',
-    b'{"type":"gate","id":"g","question":"?","choices":[""]}',
-    b'{"type":"gate","id":"g","question":"?","choices":[1]}',
-    b'{"type":"gate","id":"g","question":"?","choices":["a","a"]}',
-    b'{"type":"gate","id":"g","question":"?","choices":[{"id":"a","kind":"maybe"}]}',
     b'{"type":"usage"}',
     b'{"type":"usage","tokens":-1}',
     b'{"type":"usage","tokens":' + b"9" * 100_000 + b"}",
@@ -384,7 +379,6 @@ def test_gate_wrong() -> None:
     talk.write(Wanted(answers=(GateAnswer("g1", b"", "a"),)))
     gate(talk, ["a"], "g2")
     assert talk.write(Wanted(answers=(GateAnswer("g1", b"", "a"), GateAnswer("g9", b"", "a")))) is None
-    assert is_raw(gate(talk, ["a"], "g1"))
     assert is_raw(gate(talk, ["a"], "g2"))
 
 
@@ -403,6 +397,117 @@ def test_a_question_to_a_closed_stdin_is_not_asked_and_the_failure_says_why() ->
     assert ended.failure is not None
     assert ended.failure.code == "exit_nonzero"
     assert 'stdin = "open"' in ended.failure.message
+
+
+BAD_GATES = [
+    b'{"type":"gate","id":"g","question":"?"}',
+    b'{"type":"gate","id":"g","question":"?","choices":[]}',
+    b'{"type":"gate","id":"g","question":"?","choices":[""]}',
+    b'{"type":"gate","id":"g","question":"?","choices":[1]}',
+    b'{"type":"gate","id":"g","question":"?","choices":["a","a"]}',
+    b'{"type":"gate","id":"g","question":"?","choices":[{"id":"a","kind":"maybe"}]}',
+    b'{"type":"gate","id":"g","question":"?","choices":'
+    + json.dumps([str(n) for n in range(101)]).encode()
+    + b"}",
+]
+
+
+@pytest.mark.parametrize("line", BAD_GATES, ids=lambda line: line[:60].decode())
+def test_a_gate_that_cannot_be_asked_fails_the_turn(line: bytes) -> None:
+    """Its agent would wait for the answer for ever, and nobody would know."""
+    talk = begun()
+    raw, ended = talk.fold.apply_out(line)
+    assert isinstance(raw, Raw)
+    failure = failure_of([ended])
+    assert failure.code == "protocol_error"
+    assert failure.message.startswith("the agent asked what cannot be asked: ")
+    assert talk.write(Wanted()) == CloseStdin()
+
+
+def test_a_gate_whose_id_was_used_before_fails_the_turn() -> None:
+    talk = begun()
+    gate(talk, ["a"], "g1")
+    talk.write(Wanted(answers=(GateAnswer("g1", b"", "a"),)))
+    *_, ended = gate(talk, ["a"], "g1")
+    assert failure_of([ended]).message.endswith("its id was used before")
+
+
+def test_a_gate_that_cannot_be_asked_is_not_asked_of_a_closed_stdin_either() -> None:
+    talk = begun(CLOSED)
+    assert is_raw(gate(talk, []))
+    (ended,) = talk.fold.apply_exit(ExitInfo(1, None))
+    assert 'stdin = "open"' in failure_of([ended]).message
+
+
+@pytest.mark.parametrize("choices", [[], ["a"]])
+def test_a_forged_gate_fails_no_turn(choices: list[object]) -> None:
+    talk = begun(STRICT)
+    assert is_raw(gate(talk, choices))
+    assert is_raw(talk.out(type="gate", id="g", question="?", choices=choices, nonce="0" * 32))
+    assert is_raw(talk.out(type="gate", id="g", question="?", choices=choices, nonce=7))
+    assert not talk.fold.ending
+
+
+# --- lines that are too long -------------------------------------------------------------------
+
+SIZE = 64_000_000
+
+
+def long(talk: Talk, **line: object) -> list[AgentEvent]:
+    """The beginning of a line that ends with a long text."""
+    raw, *events = talk.fold.apply_long(json.dumps(line).encode()[:-1] + b', "text": "xxxx', SIZE)
+    assert isinstance(raw, Raw)
+    return events
+
+
+@pytest.mark.parametrize("kind", ["done", "error"])
+def test_an_end_that_is_too_long_is_a_failure_by_its_kind(kind: str) -> None:
+    failure = failure_of(long(begun(), type=kind))
+    assert (failure.code, "64000000 bytes" in failure.message) == ("output_limit", True)
+    assert failure_of(long(begun(), nonce=begun().nonce, type=kind)).code == "output_limit"
+    assert not any(isinstance(e, TurnEnded) for e in long(begun(STRICT), type=kind))
+    assert long(begun(), type=kind, nonce="0" * 32)
+
+
+def test_a_gate_that_is_too_long_fails_the_turn() -> None:
+    assert failure_of(long(begun(), type="gate", id="g")).code == "output_limit"
+
+
+def test_an_answer_that_is_not_whole_is_marked_and_its_turn_is_not_done() -> None:
+    talk = begun()
+    (message,) = long(talk, role="assistant", type="message")
+    assert message == Message(
+        "assistant", "[a line of 64000000 bytes, which is more than a line may have, was left out]"
+    )
+    assert failure_of(talk.out(type="done")).code == "output_limit"
+
+
+def test_a_call_that_ends_with_a_line_too_long_has_ended() -> None:
+    talk = begun()
+    long(talk, type="tool", id="1", name="sh", status="started")
+    assert talk.fold.open_calls == 1
+    (call,) = long(talk, type="tool", id="1", status="failed")
+    assert isinstance(call, ToolCall)
+    assert (call.status, "64000000 bytes" in call.output) == ("failed", True)
+    assert talk.fold.open_calls == 0
+
+
+def test_a_line_of_which_nobody_can_tell_what_it_was_is_told_of() -> None:
+    talk = begun()
+    raw, notice = talk.fold.apply_long(b'{"text": "xxxx', SIZE)
+    assert isinstance(raw, Raw)
+    assert isinstance(notice, Notice)
+    failure = failure_of(talk.fold.apply_exit(ExitInfo(0, None)))
+    assert (failure.code, "64000000 bytes" in failure.message) == ("output_limit", True)
+
+
+@pytest.mark.parametrize(
+    "head", [b"[" * 60_000, b'{"a":' * 10_000, b"{", b'{"type"', b"{}", b'{"type":"other","x":"']
+)
+def test_the_beginning_of_any_line_is_read(head: bytes) -> None:
+    talk = begun()
+    talk.fold.apply_long(head, SIZE)
+    assert talk.out(type="done") == [TurnEnded("turn-1")]
 
 
 # --- the end -----------------------------------------------------------------------------------
