@@ -164,7 +164,9 @@ class Conversation:
         over = self.merger.ended is not None or self._stopped_early()
         # What we gave it last, and is not read back yet, belongs to this turn.
         heard = self.host.intake.fold.last_input >= self.host.accepted_input
-        return self.agent.capabilities.many_turns and over and heard
+        stop = self.stop()
+        killed = stop is not None and stop.reason == "killed"  # that means the agent, not only its turn
+        return self.agent.capabilities.many_turns and over and heard and not killed
 
     def _stopped_early(self) -> bool:
         """A person stopped the turn before an agent that is still getting ready was given its input: there is
