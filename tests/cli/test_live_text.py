@@ -81,7 +81,7 @@ async def test_a_turn_that_had_been_interrupted_says_why_and_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async def nothing() -> AsyncIterator[str]:
-        for piece in ():
+        for piece in list[str]():
             yield piece
 
     presenter = TextPresenter(Screen({}), "s", only_turn="a")
