@@ -447,6 +447,22 @@ asyncio.run(main())
     assert two_turns.json("repair", "s")["repaired"]
 
 
+def remedies(shell: Shell) -> set[str]:
+    """What `verify` and `doctor` name for the journal."""
+    found = shell.run("doctor", "--json").lines[0]["findings"]
+    told = [one["remedy"] for one in found if one["check"] == "journals"]
+    return {*told, shell.run("verify", "s", "--json").lines[0]["remedy"]}
+
+
+@pytest.mark.parametrize(
+    "sql", ["UPDATE record SET at = at + 1 WHERE seq = 2", "DELETE FROM record WHERE seq >= 2"]
+)
+def test_no_repair_is_named_where_it_would_be_refused(two_turns: Shell, sql: str) -> None:
+    change(two_turns, sql)
+    assert two_turns.run("repair", "s").code == 5
+    assert {remedy.partition(":")[0] for remedy in remedies(two_turns)} == {"put a backup back"}
+
+
 def test_a_journal_without_its_beginning_is_left_as_it_is(two_turns: Shell) -> None:
     change(two_turns, "UPDATE record SET at = at + 1 WHERE seq = 2")
     count = records(two_turns)

@@ -179,7 +179,7 @@ def _sessions_by_folder(patient: Patient) -> dict[str, Owned]:
                 row.entry.session, row.entry.last_activity_at, owned=row.owner is not None
             )
             for row in rows
-            for loop in _loops(reader, row.entry.session)
+            for loop in loops(reader, row.entry.session)
         }
     except OutlastError:  # of a damaged list, likewise
         return {}
@@ -187,7 +187,7 @@ def _sessions_by_folder(patient: Patient) -> dict[str, Owned]:
         reader.close()
 
 
-def _loops(reader: Reader, session: str) -> Iterator[str]:
+def loops(reader: Reader, session: str) -> Iterator[str]:
     """The loops of a session: they are started at its beginning. None where that cannot be read, which its
     journal's own finding tells of."""
     try:

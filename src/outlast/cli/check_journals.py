@@ -96,13 +96,21 @@ def _ends(reader: Reader, sessions: list[str]) -> Iterator[tuple[str, Finding]]:
         try:
             reader.tip(session)
         except IntegrityError as error:
-            yield session, Finding("journals", "fault", error.message, _repair(session), session)
+            remedy = _repair(reader, session)
+            yield session, Finding("journals", "fault", error.message, remedy, session)
 
 
-def _repair(session: str) -> str:
+def _repair(reader: Reader, session: str) -> str:
     from shlex import quote
 
-    return f"put a backup back, or outlast repair {quote(session)}"
+    from outlast.cli.check_agents import loops
+
+    backup = "put a backup back"
+    try:
+        begins = any(loops(reader, session))
+    except IntegrityError:
+        begins = False
+    return f"{backup}, or outlast repair {quote(session)}" if begins else backup
 
 
 def _witness(reader: Reader) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
@@ -22,7 +22,7 @@ from outlast.errors import IntegrityError, UsageError
 if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.journal.integrity import Fault, Verified
-    from outlast.store.contract import Snapshot, Store
+    from outlast.store.contract import Mendable, Snapshot, Store
 
 
 class FaultShown(msgspec.Struct, frozen=True):
@@ -137,7 +137,7 @@ async def _verdict(store: Store, session: str, asked: Asked) -> Verdict:
         seals=seals,
         notes=[*spoilt, *_notes(found, snapshots)],
         inbox=inbox,
-        remedy=remedy_of(found),
+        remedy=await _remedy(store, found),
     )
 
 
@@ -172,17 +172,32 @@ def _notes(found: Verified, snapshots: list[Snapshot]) -> list[str]:
 
 
 def remedy_of(found: Verified) -> str | None:
-    """The command, or the step, that mends it."""
+    """The command, or the step, that mends it. What a repair refuses is not named."""
     from shlex import quote
 
     if found.fault is None:
         return None
+    if found.newer is not None:
+        return "use the newer outlast: it wrote what comes before the fault"
     name = quote(found.session)
     if found.fault.kind == "body":
         return (
             f"put the blob's file back from a backup; outlast tail {name} --after {found.fault.seq} reads on"
         )
+    if found.state.root is None:
+        return "put a backup back: nothing before the fault makes a session"
     return f"outlast repair {name}"
+
+
+async def _remedy(store: Store, found: Verified) -> str | None:
+    """As `remedy_of`, where the database's pages are sound: they are mended first."""
+    remedy = remedy_of(found)
+    if found.fault is not None and found.fault.kind == "record":
+        try:
+            await cast("Mendable", store).mending.require_sound()
+        except IntegrityError:
+            return "outlast repair --database"
+    return remedy
 
 
 def _tell(screen: Screen, verdict: Verdict) -> None:

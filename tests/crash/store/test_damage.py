@@ -240,6 +240,8 @@ def test_a_record_on_a_damaged_page_is_cut_after_the_database_is_sound_again(she
     refused = shell.run("repair", "a")
     assert refused.code == 5
     assert "outlast repair --database" in refused.err
+    verdicts = [verdict for verdict in shell.run("verify", "--all", "--json").lines if not verdict["ok"]]
+    assert {verdict["remedy"] for verdict in verdicts} == {"outlast repair --database"}
     assert shell.run("repair", "--database").code == 0
     verdicts = shell.run("verify", "--all", "--json").lines
     assert {verdict["session"] for verdict in verdicts if not verdict["ok"]} == set(SESSIONS)
