@@ -27,6 +27,7 @@ OWNER = (
     "store.release.before_commit",
     "store.schema.before_commit",
     "store.witness.before",
+    "store.witness.emptied",
 )
 SHIM = (
     "keep.door.before_fsync",

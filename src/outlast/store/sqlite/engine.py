@@ -136,6 +136,7 @@ class Engine:
         """The witness tells of what is there now: what is lost from now on is noticed, also of journals that
         nobody writes to any more. A journal whose end cannot be read is not in it; its next record is."""
         self.witness.begin_anew()
+        point("store.witness.emptied")
         self.witness.write(tips(self._connection))
 
     @property
