@@ -180,9 +180,10 @@ def replace_if_asleep(
         if not _asleep(other):
             return False
         before = asyncio.run(_tip(done.root))
-        tried = _tries(counted)
+        # One append may have been on its way when it fell asleep: that one is no try.
+        begun = _passed(counted, "journal.append.before")
         sleeper.send_signal(signal.SIGCONT)
-        until(lambda: _tries(counted) > tried or sleeper.poll() is not None, "it tried to go on", 20.0)
+        until(lambda: _has_tried(counted, begun) or sleeper.poll() is not None, "it tried to go on", 20.0)
         sleeper.kill()
         sleeper.wait()
         after = asyncio.run(_tip(done.root))
@@ -210,9 +211,9 @@ def _asleep(process: subprocess.Popen[bytes]) -> bool:
     return until(state, "it sleeps or has ended", PATIENCE) == "asleep"
 
 
-def _tries(counted: Path) -> int:
-    """Appends that came through, and owners that let go."""
-    return _passed(counted, "journal.append.after") + _passed(counted, "actor.release.before")
+def _has_tried(counted: Path, begun: int) -> bool:
+    """Whether an append after those that had `begun` came through, or the owner has let go."""
+    return _passed(counted, "journal.append.after") > begun or _passed(counted, "actor.release.before") > 0
 
 
 async def _tip(root: Path) -> int:

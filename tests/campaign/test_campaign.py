@@ -37,6 +37,7 @@ def test_a_sample_of_kills_costs_nothing(tmp_path: Path) -> None:
     assert [done.killed for done in tally.ran] == [len(schedule) for schedule in schedules]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_sample_of_broken_builds_is_found_out(tmp_path: Path) -> None:
     wrong, caught, met = Campaign(tmp_path, of_each_control=1).controls(CONTROLS)

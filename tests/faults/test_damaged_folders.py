@@ -85,7 +85,8 @@ def test_a_session_comes_back_whatever_is_damaged_in_its_agents_folder(
     assert told(place) == []
 
 
-@pytest.mark.parametrize("harm", [pytest.param(garbage, marks=pytest.mark.slow), emptied])
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", [garbage, emptied])
 def test_an_agent_that_nobody_can_tell_dead_has_no_second_beside_it_until_a_person_says_so(
     place: Place, harm: Callable[[Path], None]
 ) -> None:

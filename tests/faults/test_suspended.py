@@ -49,7 +49,7 @@ KEEP = (
     "keep.place.made",
     "keep.spool.appended",
 )
-IN_SHORT = {"store.append.before_commit", "keep.input.answered", "keep.pipe.after", "keep.place.made"}
+IN_SHORT = {"keep.input.answered", "keep.pipe.after", "keep.place.made"}
 
 
 def rows(points: tuple[str, ...]) -> list[object]:
