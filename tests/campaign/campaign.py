@@ -13,7 +13,7 @@ import msgspec
 from tests.campaign import controls
 from tests.campaign.census import points, points_of_the_shim
 from tests.campaign.checks import judge
-from tests.campaign.driver import Run, Schedule, named, run
+from tests.campaign.driver import Run, Schedule, named, run, run_until_replaced
 from tests.campaign.schedules import (
     MOST,
     SLEEPERS,
@@ -183,7 +183,7 @@ class Campaign:
         chosen = controls.schedules(name, root / "recorded", self.of_each_control)
         for number, schedule in enumerate(chosen):
             broken, real = root / f"{number}-broken", root / f"{number}-real"
-            yield schedule, run(broken, schedule, name), run(real, schedule)
+            yield schedule, run_until_replaced(broken, schedule, name), run_until_replaced(real, schedule)
 
 
 def _figures(passages: Mapping[str, int], chosen: Sequence[Schedule], tally: _Tally, seconds: int) -> Figures:

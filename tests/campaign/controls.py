@@ -66,7 +66,8 @@ def met(done: Run) -> bool:
     said = set(departures(done))
     kills = enumerate(done.schedule[: done.killed])
     at = {(LEG.format(leg), f"{kill.point}@{kill.nth} {kill.awaits}".strip()) for leg, kill in kills}
-    return ("now", "") in said or bool(at & said) or bool(done.trespassed)
+    came_about = done.killed == len(done.schedule)
+    return (("now", "") in said and came_about) or bool(at & said) or bool(done.trespassed)
 
 
 NAMES: Mapping[str, str] = {name: (build.__doc__ or "").strip() for name, build in CONTROLS.items()}
