@@ -23,7 +23,6 @@ from outlast.state.invariants import violations
 from outlast.store.contract import Entry, Tombstone
 from outlast.store.url import sqlite_url
 
-
 PATIENCE = 10.0
 """Seconds for what nobody can tell now to become clear."""
 
@@ -209,8 +208,8 @@ def _as_if_nothing_was(story: Story, verdict: Verdict) -> None:
 def _nothing_lives(root: Path, verdict: Verdict) -> None:
     for path in sorted(root.glob("state/outlast.d/agents/*/gen-*")):
         generation = AgentFolder(path.parent).generation(int(path.name.rpartition("-")[2]))
-        # A process that has nothing to do with it may hide its environment for a moment, as each does while it
-        # begins: then nobody can tell.
+        # A process that has nothing to do with it may hide its environment for a moment, as each does when
+        # it begins: then nobody can tell.
         deadline = time.monotonic() + PATIENCE
         while isinstance(found := tree_dead(generation), Unknown) and time.monotonic() < deadline:
             time.sleep(0.05)
