@@ -93,3 +93,22 @@ async def test_a_process_killed_in_the_migration_leaves_the_older_store(url: str
     assert versions(url) == list(range(1, schema.VERSION + 1))
     with other(url, tmp_path) as process:
         assert process.ask("tip", "made") == 7
+
+
+def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_one(tmp_path: Path) -> None:
+    file = str(tmp_path / "x.db")
+    maker, looker = apsw.Connection(file), apsw.Connection(file)
+    maker.pragma("journal_mode", "wal")
+
+    def make_it_one(_: apsw.Cursor, sql: str, values: object) -> bool:
+        if "sqlite_schema" in sql:
+            looker.exec_trace = None
+            schema.migrate(maker, 0, 1)
+        return True
+
+    looker.exec_trace = make_it_one
+    try:
+        assert schema.version_of(looker) == schema.VERSION
+    finally:
+        looker.close()
+        maker.close()

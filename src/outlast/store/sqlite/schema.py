@@ -103,10 +103,12 @@ def version_of(connection: apsw.Connection) -> int:
     """The schema version; 0 for an empty database. Raises SchemaError for what is not a store or comes from
     a newer outlast."""
     application = connection.pragma("application_id")
-    if application != APPLICATION_ID:
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-        if application == 0 and tables == 0:
+    if application == 0:
+        if connection.execute("SELECT count(*) FROM sqlite_schema").get == 0:
             return 0
+        # Another first run may have made it a store between the two looks.
+        application = connection.pragma("application_id")
+    if application != APPLICATION_ID:
         raise SchemaError(
             f"{connection.filename} is a database of another program",
             hint="it was not touched; name another file",
