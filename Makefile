@@ -15,7 +15,7 @@ STAMPS := $(addprefix $(VENV)/,.made .dev .package .types .agents .bench)
 $(shell test -x $(PY) && test "$$(cat $(VENV)/.made)" = "$(CURDIR)" || rm -f $(STAMPS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format types bench versus fuzz docs venv agents lock clean
+.PHONY: help demo test test-all campaign lint format types bench versus fuzz docs venv agents lock clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## */  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -28,6 +28,9 @@ test: venv       ## the tests that need nothing but the locked wheels
 
 test-all: venv agents  ## every test, also with real agents and every kill point
 	$(PY) -m pytest $(T)
+
+campaign: venv   ## kill real processes at their durable steps; what is lost, doubled, found out (EVERY=1, SAVE=FILE)
+	$(PY) -m tests.campaign $(if $(EVERY),--every) $(if $(SAVE),--save $(SAVE))
 
 lint: venv       ## style, formatting, import boundaries
 	$(PY) -m ruff check .
@@ -57,6 +60,7 @@ docs: venv       ## the pictures and tables that the pages show
 	$(PY) docs/make_failures.py
 	$(PY) docs/make_cli.py
 	$(PY) -m docs.make_performance
+	$(PY) docs/make_campaign.py
 
 venv: $(VENV)/.package         ## .venv with the locked requirements and the package itself
 
