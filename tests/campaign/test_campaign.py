@@ -46,6 +46,7 @@ def test_a_sample_of_broken_builds_is_found_out(tmp_path: Path) -> None:
     assert met >= len(CONTROLS)
 
 
+@pytest.mark.slow
 def test_a_turn_that_is_sent_again_is_named(tmp_path: Path) -> None:
     """The verdict says what happened twice, not only that something is wrong."""
     done = run(tmp_path / "told", (), "landing-ignored")

@@ -154,7 +154,7 @@ class Shell:
             process.communicate(timeout=DEADLINE)
         if (self.state / "outlast.db").exists():
             for row in self.sessions():
-                if row["status"] in ("detached", "running", "waiting", "parked"):
+                if row["turns"] and row["status"] in ("detached", "running", "waiting", "parked"):
                     self.run("kill", row["id"])
 
 

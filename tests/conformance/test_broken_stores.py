@@ -320,8 +320,19 @@ async def test_what_is_whole_is_not_blamed() -> None:
     assert await failures(InMemory()) == set()
 
 
+WAITED_FOR = ("RingsNobody",)
+"""Found out when a wait runs out."""
+
+
+def _rows() -> list[object]:
+    return [
+        pytest.param(each, marks=pytest.mark.slow if each.__name__ in WAITED_FOR else (), id=each.__name__)
+        for each in Broken.__subclasses__()
+    ]
+
+
 @pytest.mark.usefixtures("little_patience")
-@pytest.mark.parametrize("broken", Broken.__subclasses__(), ids=lambda broken: broken.__name__)
+@pytest.mark.parametrize("broken", _rows())
 async def test_a_store_that_breaks_a_promise_is_caught(broken: Callable[[], Broken]) -> None:
     tables = broken()
     assert await failures(InMemory(tables=tables), tables.subject) == {tables.subject}

@@ -90,6 +90,7 @@ def test_a_turn_whose_agent_has_its_input_goes_on_without_the_blob(place: Place)
     assert [turn for turn, _ in told(place, TurnDone)] == ["large"]
 
 
+@pytest.mark.slow
 def test_an_agent_that_was_not_given_its_input_yet_is_ended_when_that_is_lost(place: Place) -> None:
     place.send("job", AT_WORK + LARGE, key="large")
     place.call("resume", "job", "--json", faults="turn.start.after=kill")

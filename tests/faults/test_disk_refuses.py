@@ -81,8 +81,6 @@ IN_SHORT = {
     ("store.append.before_commit", "ENOSPC"),
     ("keep.guard.placed", "ENOSPC"),
     ("keep.spool.append", "EIO"),
-    ("keep.id.before", "EIO"),
-    ("store.schema.before_commit", "ENOSPC"),
 }
 """What every `make test` runs."""
 COUNTED = {"store.append.before_commit": 12, "keep.spool.append": 16, "keep.input.sync.before": 4}

@@ -76,6 +76,7 @@ async def test_double_agent(keep: Keep, tools: Tools) -> None:
     assert (keep.root / "starts").read_text() == "once\n"
 
 
+@pytest.mark.slow
 async def test_an_owner_that_sleeps_past_the_start_deadline_finds_nothing_to_start(
     keep: Keep, tools: Tools
 ) -> None:
@@ -190,6 +191,7 @@ say("end")
 """
 
 
+@pytest.mark.slow
 async def test_too_few_descriptors_are_a_typed_error_wherever_they_run_out(keep: Keep) -> None:
     """In the owner, in the shim, or for the agent's pipes: each says what to raise, and nothing is left."""
     owner = keep.runtime(FEW_DESCRIPTORS)
