@@ -29,9 +29,9 @@ spool."""
 SLEEPERS: Sequence[Schedule] = tuple(
     (Kill(f"{stem}.before_append", nth, "asleep"),)
     for stem, nth in (
-        ("turn.events", 1),
         ("turn.terminal", 1),
         ("actor.turn", 2),
+        ("turn.events", 1),
         ("turn.attempt", 2),
         ("actor.accept", 3),
     )
