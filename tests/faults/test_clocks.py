@@ -12,6 +12,8 @@ from tests.support.processes import Child, until
 
 from outlast.records.types import TurnAttached, TurnAttemptStarted
 
+pytestmark = pytest.mark.slow
+
 MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]"
 SAYS = "[[effect:{turn}]][[say:finished {turn}]]"
 ASKS = "[[effect:{turn}]][[gate:g:go on?:yes,no]][[say:finished {turn}]]"

@@ -17,6 +17,8 @@ from tests.support.processes import until
 
 from outlast.records.types import TurnFailed
 
+pytestmark = pytest.mark.slow
+
 MID_TURN = "[[effect:{turn}]][[touch:started]][[hang]]"
 SAYS = "[[effect:{turn}]][[say:finished {turn}]]"
 

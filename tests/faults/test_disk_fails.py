@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.place import Place
 
+pytestmark = pytest.mark.slow
+
 FAILING = Path(__file__).parent / "failing_disk.py"
 SAYS = "[[effect:{turn}]][[say:finished {turn}]]"
 RUN = ("run", "--session", "job", "--key", "one", "--json", SAYS)

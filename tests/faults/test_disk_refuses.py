@@ -13,6 +13,8 @@ from tests.faults.story import Story, assert_nothing_lost_or_doubled
 from tests.support.place import Place
 from tests.support.processes import until
 
+pytestmark = pytest.mark.slow
+
 OWNER = (
     "home.secret.before_link",
     "keep.idle.before",

@@ -12,6 +12,8 @@ import pytest
 from tests.support.place import Place, place_at
 from tests.support.processes import Child, until
 
+pytestmark = pytest.mark.slow
+
 SAYS = "[[effect:{turn}]][[say:finished {turn}]]"
 MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]"
 

@@ -17,6 +17,8 @@ from outlast.errors import SchemaError
 from outlast.store.sqlite import schema
 from outlast.store.url import database_path, open_store
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["own_state_folder", "url"]
 
 NEWER = """

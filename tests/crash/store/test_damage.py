@@ -24,6 +24,8 @@ from outlast.journal import read_records
 from outlast.store.sqlite.layout import Layout
 from outlast.store.url import open_store
 
+pytestmark = pytest.mark.slow
+
 SESSIONS = ("a", "b", "c")
 INPUTS = 60
 
