@@ -15,6 +15,8 @@ from outlast.store.memory.store import MemoryStore
 from outlast.store.memory.tables import Session, Tables
 from outlast.testing.store_conformance import InMemory, chosen, run
 
+pytestmark = pytest.mark.slow
+
 
 class Broken(Tables):
     """The tables of a store in memory; what is wrong with them says the subclass."""

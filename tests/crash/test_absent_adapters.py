@@ -11,6 +11,8 @@ from tests.support.processes import until
 
 from outlast.records.types import TurnInterrupted
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:

@@ -6,12 +6,15 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
 from tests.support.processes import Child, processes_of, until
 
 import outlast
 from outlast.agents import Command
 from outlast.keep import AgentFolder, Verified, tree_dead
 from outlast.testing.agents import SCRIPTED, command
+
+pytestmark = pytest.mark.slow
 
 PATIENCE = 30.0
 ASKS = "[[gate:g:May I?:yes,no]]"

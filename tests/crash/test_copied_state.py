@@ -18,6 +18,8 @@ from tests.support.processes import Child, until
 from outlast.keep import AgentFolder, Claim, ShimClient, probe
 from outlast.records.types import TurnAttemptStarted, TurnInterrupted, TurnParked
 
+pytestmark = pytest.mark.slow
+
 MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]"
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 

@@ -21,6 +21,8 @@ from outlast.records.types import AgentEventRecorded, TurnInterrupted
 from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
 
+pytestmark = pytest.mark.slow
+
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 TALKS = "[[effect:{turn}]][[say:" + "x" * 2000 + "]][[touch:up]][[hang]]"
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from tests.support.place import Place
 from tests.support.processes import until
 
 from outlast.records.types import GateResolved, TurnFailed, TurnInterrupted, TurnParked
 from outlast.runtime.client import Client
 from outlast.runtime.handles import Answer
+
+pytestmark = pytest.mark.slow
 
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 

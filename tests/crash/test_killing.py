@@ -9,6 +9,8 @@ import pytest
 from tests.support.place import Place, place_at
 from tests.support.processes import until
 
+pytestmark = pytest.mark.slow
+
 GONE = b"the agent is gone, with everything that it had started"
 
 

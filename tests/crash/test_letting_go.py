@@ -21,6 +21,8 @@ from outlast.store.contract import Append
 from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def owner(path: Path) -> AsyncIterator[outlast.Runtime]:

@@ -22,6 +22,8 @@ from outlast.records.types import (
 )
 from outlast.runtime.client import Client
 
+pytestmark = pytest.mark.slow
+
 B = TypeVar("B", bound=Body)
 
 LARGE = "x" * 400_000

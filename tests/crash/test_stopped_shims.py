@@ -31,6 +31,8 @@ from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
 from outlast.turns import conversation
 
+pytestmark = pytest.mark.slow
+
 MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]"
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 ASKS = "[[effect:{turn}]][[gate:g:well?:yes,no]][[wait:go]][[say:finished {turn}]]"

@@ -12,6 +12,8 @@ from outlast.records.types import CommandSettled, InputAccepted, InputCancelled,
 from outlast.runtime.client import Client
 from outlast.runtime.handles import Settled
 
+pytestmark = pytest.mark.slow
+
 FAILS_ONCE = "[[effect:{turn} {attempt}]][[1?exit:3]][[say:finished]]"
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 
