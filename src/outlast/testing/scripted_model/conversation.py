@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 Json: TypeAlias = "Mapping[str, Json] | list[Json] | str | int | float | bool | None"
 JsonObject: TypeAlias = Mapping[str, Json]
-ItemKind: TypeAlias = Literal["system", "user", "context", "assistant", "call", "result", "other"]
+ItemKind: TypeAlias = Literal["system", "user", "context", "assistant", "call", "result", "image", "other"]
 
 # Texts that coding agents put into the conversation in the user's name. They are not what a person said, so
 # they carry no markers and are not counted as user texts. Seen in codex and Claude Code requests.
@@ -25,6 +25,11 @@ _CONTEXT_OPENINGS = (
     "<skills",
     "<system-reminder>",
     "# AGENTS.md instructions",
+    "[Request interrupted by user",
+    "Continue from where you left off.",
+    "<local-command-",
+    "<command-name>",
+    "<task-notification>",
 )
 
 # How each known shell tool takes its command.
@@ -44,9 +49,10 @@ class Item:
     """One entry of the conversation, in the order in which the request carried it.
 
     `kind` is `user` for what a person said, `context` for what the agent added in the user's name, `system`
-    for instructions, `call` and `result` for tool calls, `other` for kinds that a script has no use for
-    (reasoning). `text` is the message, the arguments of a call as JSON, or the output of a result. `call`
-    joins a result to its call; `name` is the tool's."""
+    for instructions, `call` and `result` for tool calls, `image` for a picture, `other` for kinds that a
+    script has no use for (reasoning). `text` is the message, the arguments of a call as JSON, the output of a
+    result, or of a picture its media type, size and digest (`image/png 68 bytes sha256:…`) or its address.
+    `call` joins a result to its call; `name` is the tool's."""
 
     kind: ItemKind
     text: str
@@ -56,7 +62,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What one request carried. `headers` holds no secrets; `refused` says why the history was refused."""
+    """What one request carried. `headers` holds no secrets; `refused` says why the history was refused.
+    `side` marks what an agent asks beside the conversation: a title, its quota."""
 
     number: int
     api: str
@@ -66,6 +73,7 @@ class ModelRequest:
     tools: tuple[str, ...]
     headers: Mapping[str, str] = field(default_factory=dict)
     refused: str | None = None
+    side: bool = False
 
     def of_kind(self, *kinds: ItemKind) -> tuple[Item, ...]:
         """The items of these kinds, in order."""
@@ -87,10 +95,10 @@ class ToolCall:
 @dataclass(frozen=True, slots=True)
 class HttpError:
     """The request is answered with this status instead of a reply. `code` is the API's word for the
-    reason."""
+    reason (none: what the API says with this status); `retry_after` is sent as a header, in seconds."""
 
     status: int
-    code: str = "scripted_error"
+    code: str = ""
     message: str = "scripted error"
     retry_after: float | None = None
 

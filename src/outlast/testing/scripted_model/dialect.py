@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from outlast.testing.scripted_model.conversation import HttpError, Item, JsonObject, Reply
+from outlast.testing.scripted_model.conversation import HttpError, Item, Json, JsonObject, Reply
+from outlast.testing.scripted_model.pairing import PairingFault
 
 
 class MalformedRequestError(Exception):
@@ -21,6 +25,7 @@ class Parsed:
     stream: bool
     items: tuple[Item, ...]
     tools: tuple[str, ...]
+    usage_in_stream: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +56,16 @@ class Pause:
 
 
 class Dialect(Protocol):
-    """One model API. Chat completions and Anthropic messages would each be one more of these."""
+    """One model API."""
 
     @property
     def api(self) -> str:
         """The API's name, as `ModelRequest.api` shows it."""
+        ...
+
+    @property
+    def failed_document_status(self) -> int:
+        """The status of a document whose reply is a `StreamError`."""
         ...
 
     def serves(self, path: str) -> bool:
@@ -64,6 +74,19 @@ class Dialect(Protocol):
 
     def parse(self, body: JsonObject) -> Parsed:
         """Read a request body. Raises `MalformedRequestError`."""
+        ...
+
+    def is_side_request(self, body: JsonObject, headers: Mapping[str, str]) -> bool:
+        """Whether the agent asks this beside its conversation. No script is asked for the answer."""
+        ...
+
+    def count(self, path: str, body: JsonObject) -> JsonObject | None:
+        """The answer to a request that only counts tokens, or None when the path asks for something else.
+        Raises `MalformedRequestError`."""
+        ...
+
+    def refusal(self, fault: PairingFault) -> str:
+        """What this API says of a history whose calls and results don't pair up."""
         ...
 
     def stream(self, request: Parsed, reply: Reply, identity: Identity) -> Iterator[Event | Pause]:
@@ -89,3 +112,38 @@ def pieces(text: str, reply: Reply) -> Iterator[str | Pause]:
     for part in parts:
         yield part
         yield Pause(reply.slow_seconds / len(parts))
+
+
+def text_in(value: Json) -> str:
+    """The text in a string, a content part or a list of them."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(text for text in map(text_in, value) if text)
+    if isinstance(value, Mapping):
+        for key in ("text", "output", "content"):
+            if key in value:
+                return text_in(value[key])
+    return ""
+
+
+def picture(address: str) -> str:
+    """What is kept of a picture: type, size and digest of a `data:` URL, else the address itself."""
+    head, comma, data = address.partition(";base64,")
+    if not comma or not head.startswith("data:"):
+        return address
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise MalformedRequestError("the data of an image is not base64") from None
+    return f"{head.removeprefix('data:')} {len(raw)} bytes sha256:{hashlib.sha256(raw).hexdigest()}"
+
+
+def tokens(*texts: str) -> int:
+    """A count of tokens that grows with the conversation: four characters each."""
+    return 1 + sum(map(len, texts)) // 4
+
+
+def openai_error(code: str, message: str) -> JsonObject:
+    """The body of an error, as both APIs of OpenAI write it."""
+    return {"error": {"message": message, "type": code, "code": code, "param": None}}

@@ -26,8 +26,13 @@ from outlast.testing.scripted_model.dialect import (
     MalformedRequestError,
     Parsed,
     Pause,
+    openai_error,
+    picture,
     pieces,
+    text_in,
+    tokens,
 )
+from outlast.testing.scripted_model.pairing import PairingFault
 
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input", "local_shell_call": "action"}
 _MESSAGE_KINDS: Mapping[str, ItemKind] = {
@@ -39,6 +44,8 @@ _MESSAGE_KINDS: Mapping[str, ItemKind] = {
 
 class ResponsesDialect:
     """Speaks `POST …/responses`."""
+
+    failed_document_status = 200
 
     @property
     def api(self) -> str:
@@ -58,11 +65,22 @@ class ResponsesDialect:
         instructions = body.get("instructions")
         head = (Item("system", instructions),) if isinstance(instructions, str) and instructions else ()
         return Parsed(
-            model=_text(body.get("model")),
+            model=text_in(body.get("model")),
             stream=body.get("stream") is True,
             items=head + _items(body.get("input")),
             tools=_tool_names(body.get("tools")),
         )
+
+    def is_side_request(self, body: JsonObject, headers: Mapping[str, str]) -> bool:
+        """No agent is known that asks for something beside its conversation here."""
+        return False
+
+    def count(self, path: str, body: JsonObject) -> JsonObject | None:
+        """The number of tokens of a request that is not made, when the path asks for it."""
+        if not path.endswith("/responses/input_tokens"):
+            return None
+        read = tokens(*(item.text for item in self.parse(body).items))
+        return {"object": "response.input_tokens", "input_tokens": read}
 
     def stream(self, request: Parsed, reply: Reply, identity: Identity) -> Iterator[Event | Pause]:
         """The reply as server-sent events."""
@@ -96,20 +114,11 @@ class ResponsesDialect:
 
     def error(self, error: HttpError) -> JsonObject:
         """The body of an answer with an error status."""
-        return {"error": {"message": error.message, "type": error.code, "code": error.code, "param": None}}
+        return openai_error(error.code or "scripted_error", error.message)
 
-
-def _text(value: Json) -> str:
-    """The text in a string, a content part or a list of them."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "\n".join(text for text in map(_text, value) if text)
-    if isinstance(value, Mapping):
-        for key in ("text", "output", "content"):
-            if key in value:
-                return _text(value[key])
-    return ""
+    def refusal(self, fault: PairingFault) -> str:
+        """What this API says of a history whose calls and results don't pair up."""
+        return fault.sentence
 
 
 def _items(value: Json) -> tuple[Item, ...]:
@@ -117,17 +126,24 @@ def _items(value: Json) -> tuple[Item, ...]:
         return (Item("user", value),)
     if not isinstance(value, list):
         raise MalformedRequestError("`input` must be a text or a list of items")
-    return tuple(map(_item, value))
+    return tuple(item for one in value for item in (*_images(one), _item(one)))
+
+
+def _images(value: Json) -> Iterator[Item]:
+    content = value.get("content") if isinstance(value, Mapping) else None
+    for part in content if isinstance(content, list) else []:
+        if isinstance(part, Mapping) and part.get("type") == "input_image":
+            yield Item("image", picture(text_in(part.get("image_url"))))
 
 
 def _item(value: Json) -> Item:
     if not isinstance(value, Mapping):
         raise MalformedRequestError("every entry of `input` must be an object")
-    kind = _text(value.get("type")) or "message"
-    call = _text(value.get("call_id")) or None
+    kind = text_in(value.get("type")) or "message"
+    call = text_in(value.get("call_id")) or None
     if kind == "message":
-        text = _text(value.get("content"))
-        role = _text(value.get("role"))
+        text = text_in(value.get("content"))
+        role = text_in(value.get("role"))
         if role == "user":
             return Item(user_kind(text), text)
         if role not in _MESSAGE_KINDS:
@@ -136,10 +152,10 @@ def _item(value: Json) -> Item:
     if kind in _CALLS:
         asked = value.get(_CALLS[kind])
         return Item(
-            "call", asked if isinstance(asked, str) else json.dumps(asked), call, _text(value.get("name"))
+            "call", asked if isinstance(asked, str) else json.dumps(asked), call, text_in(value.get("name"))
         )
     if kind.endswith("_output"):
-        return Item("result", _text(value.get("output")), call)
+        return Item("result", text_in(value.get("output")), call)
     return Item("other", kind)
 
 
@@ -212,9 +228,8 @@ def _item_events(item: Json, reply: Reply) -> Iterator[tuple[str, dict[str, Json
 
 
 def _usage(request: Parsed, reply: Reply) -> JsonObject:
-    """Token counts that grow with the conversation: four characters each."""
-    read = 1 + sum(len(item.text) for item in request.items) // 4
-    written = 1 + (len(reply.text) + sum(len(json.dumps(call.arguments)) for call in reply.calls)) // 4
+    read = tokens(*(item.text for item in request.items))
+    written = tokens(reply.text, *(json.dumps(call.arguments) for call in reply.calls))
     return {
         "input_tokens": read,
         "input_tokens_details": {"cached_tokens": 0},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import re
@@ -12,13 +11,14 @@ import socket
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, TypeAlias, cast
+from typing import BinaryIO, TypeAlias
 
+from outlast.testing.scripted_model.anthropic import AnthropicDialect
+from outlast.testing.scripted_model.chat import ChatDialect
 from outlast.testing.scripted_model.conversation import (
     Conversation,
     HttpError,
@@ -37,15 +37,16 @@ from outlast.testing.scripted_model.dialect import (
     Pause,
 )
 from outlast.testing.scripted_model.markers import reply_to_markers
-from outlast.testing.scripted_model.pairing import pairing_fault
+from outlast.testing.scripted_model.pairing import find_pairing_fault
+from outlast.testing.scripted_model.reading import read_json
 from outlast.testing.scripted_model.responses import ResponsesDialect
 
 _Request: TypeAlias = socket.socket | tuple[bytes, socket.socket]
 
-DIALECTS: tuple[Dialect, ...] = (ResponsesDialect(),)
+DIALECTS: tuple[Dialect, ...] = (ResponsesDialect(), ChatDialect(), AnthropicDialect())
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
-_BODY_LIMIT = 256 * 1024 * 1024
 _JOIN_SECONDS = 5.0
+_SIDE_ANSWER = Reply(text='{"title": "scripted"}')
 
 
 class ScriptedModel:
@@ -57,7 +58,9 @@ class ScriptedModel:
     as real back ends do. `log` is a file to which each request is appended as a JSON line when it arrives.
     `models` are the names that `GET …/models` lists.
 
-    Requests are kept in memory in the order of their arrival; `requests` is a snapshot of them.
+    Requests are kept in memory in the order of their arrival; `requests` is a snapshot of them. What an agent
+    asks beside its conversation (a title, its quota) is answered without the script and kept apart, in
+    `side_requests`.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class ScriptedModel:
         self._nonce = secrets.token_hex(4)
         self._arrived = threading.Condition()
         self._requests: list[ModelRequest] = []
+        self._side_requests: list[ModelRequest] = []
         self._port = port
         self._log_path = log
         self._log: BinaryIO | None = None
@@ -124,16 +128,27 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """What agents call their base URL, for example `http://127.0.0.1:40123/v1`."""
+        """What agents of OpenAI's APIs call their base URL, for example `http://127.0.0.1:40123/v1`."""
+        return f"{self.root_url}/v1"
+
+    @property
+    def root_url(self) -> str:
+        """The address without a path: what Claude Code takes as `ANTHROPIC_BASE_URL`."""
         if self._server is None:
             raise RuntimeError("the scripted model is not listening: use it in a `with` block")
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def requests(self) -> tuple[ModelRequest, ...]:
         """The requests so far, oldest first, refused ones too."""
         with self._arrived:
             return tuple(self._requests)
+
+    @property
+    def side_requests(self) -> tuple[ModelRequest, ...]:
+        """What agents asked beside their conversations so far, oldest first."""
+        with self._arrived:
+            return tuple(self._side_requests)
 
     def wait_for(self, wanted: Callable[[ModelRequest], bool], *, timeout: float = 30.0) -> ModelRequest:
         """Wait until a request for which `wanted` is true has arrived, and return the first one.
@@ -152,29 +167,34 @@ class ScriptedModel:
                     raise TimeoutError(f"none of {seen} requests was the awaited one within {timeout:g} s")
 
     def receive(
-        self, dialect: Dialect, parsed: Parsed, headers: Mapping[str, str]
+        self, dialect: Dialect, parsed: Parsed, headers: Mapping[str, str], *, side: bool = False
     ) -> tuple[ModelRequest, Identity]:
         """Record a request. The record is complete before the reply begins, so that a killed agent leaves
         it."""
+        fault = find_pairing_fault(parsed.items) if self.strict else None
         with self._arrived:
             request = ModelRequest(
-                number=len(self._requests) + 1,
+                number=len(self._requests) + len(self._side_requests) + 1,
                 api=dialect.api,
                 model=parsed.model,
                 stream=parsed.stream,
                 items=parsed.items,
                 tools=parsed.tools,
                 headers={name: value for name, value in headers.items() if not _SECRET_HEADER.search(name)},
-                refused=pairing_fault(parsed.items) if self.strict else None,
+                refused=dialect.refusal(fault) if fault else None,
+                side=side,
             )
-            self._requests.append(request)
+            (self._side_requests if side else self._requests).append(request)
             if self._log is not None:
                 self._log.write(json.dumps(request.as_json(), ensure_ascii=True).encode() + b"\n")
             self._arrived.notify_all()
         return request, Identity(self._nonce, request.number)
 
     def decide(self, request: ModelRequest) -> Reply:
-        """Ask the script. What it raises is kept for the end of the block and answered with status 500."""
+        """Ask the script, unless the request is beside the conversation. What it raises is kept for the end
+        of the block and answered with status 500."""
+        if request.side:
+            return _SIDE_ANSWER
         try:
             return self.script(Conversation(request))
         except Exception as error:  # noqa: BLE001 - a script may raise anything; nothing of it is lost
@@ -244,38 +264,46 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, None)
 
     def do_GET(self) -> None:
-        if self.path.partition("?")[0].endswith("/models"):
-            data: list[Json] = [
-                {"id": name, "object": "model", "created": 0, "owned_by": "scripted"}
-                for name in self.server.model.models
-            ]
-            self._send(200, {"object": "list", "data": data, "models": []})
+        path = self.path.partition("?")[0]
+        names = self.server.model.models
+        if path.endswith("/models"):
+            data: list[Json] = [_model(name) for name in names]
+            self._send(200, {"object": "list", "data": data, "models": [], "has_more": False})
+        elif path.rpartition("/models/")[2] in names:
+            self._send(200, _model(path.rpartition("/models/")[2]))
         else:
             self._send(404, _plain_error("not_found", f"nothing is served at {self.path}"))
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
         try:
-            body = self._read_json()
+            body = read_json(self.rfile, self.headers)
         except MalformedRequestError as error:
             self.close_connection = True
             self._send(400, _plain_error("invalid_request_error", str(error)))
             return
-        dialect = next((dialect for dialect in DIALECTS if dialect.serves(path)), None)
-        if dialect is None:
+        for dialect in DIALECTS:
+            try:
+                counted = dialect.count(path, body)
+                if counted is not None:
+                    self._send(200, counted)
+                    return
+                if dialect.serves(path):
+                    parsed = dialect.parse(body)
+                    break
+            except MalformedRequestError as error:
+                self._send(400, dialect.error(HttpError(400, "invalid_request_error", str(error))))
+                return
+        else:
             self._send(404, _plain_error("not_found", f"the scripted model has no API at {path}"))
             return
-        try:
-            parsed = dialect.parse(body)
-        except MalformedRequestError as error:
-            self._send(400, dialect.error(HttpError(400, "invalid_request_error", str(error))))
-            return
+        side = dialect.is_side_request(body, dict(self.headers.items()))
         with contextlib.suppress(_ClosingError):
-            self._answer(dialect, parsed)
+            self._answer(dialect, parsed, side=side)
 
-    def _answer(self, dialect: Dialect, parsed: Parsed) -> None:
+    def _answer(self, dialect: Dialect, parsed: Parsed, *, side: bool) -> None:
         model = self.server.model
-        request, identity = model.receive(dialect, parsed, dict(self.headers.items()))
+        request, identity = model.receive(dialect, parsed, dict(self.headers.items()), side=side)
         if request.refused:
             reply = Reply(error=HttpError(400, "invalid_request_error", request.refused))
         else:
@@ -286,7 +314,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(dialect, parsed, reply, identity)
         else:
             self._pause(reply.hang_seconds + reply.slow_seconds)
-            self._send(200, dialect.document(parsed, reply, identity))
+            status = 200 if reply.error is None else dialect.failed_document_status
+            self._send(status, dialect.document(parsed, reply, identity))
 
     def _stream(self, dialect: Dialect, parsed: Parsed, reply: Reply, identity: Identity) -> None:
         self.close_connection = True
@@ -317,50 +346,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _read_json(self) -> JsonObject:
-        raw = self._read_body()
-        encoding = self.headers.get("content-encoding", "identity").lower()
-        try:
-            if encoding == "gzip":
-                raw = gzip.decompress(raw)
-            elif encoding == "deflate":
-                raw = zlib.decompress(raw)
-            elif encoding != "identity":
-                raise MalformedRequestError(
-                    f"content-encoding {encoding} is not understood: use gzip, deflate or none"
-                )
-            body = cast(Json, json.loads(raw))
-        except (ValueError, OSError, EOFError, zlib.error) as error:
-            raise MalformedRequestError(f"the body is not JSON: {error}") from error
-        if not isinstance(body, Mapping):
-            raise MalformedRequestError("the body must be a JSON object")
-        return body
-
-    def _read_body(self) -> bytes:
-        if self.headers.get("transfer-encoding", "").lower() == "chunked":
-            return self._read_chunks()
-        length = self.headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > _BODY_LIMIT:
-            raise MalformedRequestError(
-                f"content-length {length} is not a number of at most {_BODY_LIMIT} bytes"
-            )
-        return self.rfile.read(int(length))
-
-    def _read_chunks(self) -> bytes:
-        body = bytearray()
-        while True:
-            line = self.rfile.readline(1024).partition(b";")[0].strip()
-            try:
-                size = int(line, 16)
-            except ValueError as error:
-                raise MalformedRequestError("a chunk has no size") from error
-            if size < 0 or len(body) + size > _BODY_LIMIT:
-                raise MalformedRequestError(f"the body is larger than {_BODY_LIMIT} bytes")
-            body += self.rfile.read(size)
-            self.rfile.readline(1024)
-            if size == 0:
-                return bytes(body)
-
 
 def _sse(event: Event) -> bytes:
     data = event.data if isinstance(event.data, str) else json.dumps(event.data)
@@ -370,3 +355,9 @@ def _sse(event: Event) -> bytes:
 
 def _plain_error(code: str, message: str) -> JsonObject:
     return {"error": {"message": message, "type": code, "code": code, "param": None}}
+
+
+def _model(name: str) -> JsonObject:
+    """A model as both OpenAI and Anthropic list it."""
+    ours: JsonObject = {"id": name, "object": "model", "created": 0, "owned_by": "scripted"}
+    return {**ours, "type": "model", "display_name": name, "created_at": "2025-01-01T00:00:00Z"}
