@@ -31,6 +31,13 @@ OutlastError
 ├── RestoreError                  kind: lease replay probe append loop agent materialize cancelled
 │   └── RestoreDiscoveryError     the journal lacks what every session has
 ├── AgentError                    the agent cannot be started or spoken to
+├── FailedTurnRecoveryError       also a ValueError; a failed turn cannot be recovered as its journal asks
+│   ├── RecoveryShapeError        the recovery record, the request or the binding is none
+│   ├── RecoverySchemaError       a schema of the recovery record that this outlast does not read
+│   ├── RecoveryKindError         a kind of recovery that this outlast does not know
+│   ├── RecoveryPhaseError        the turn failed in another phase than its host step
+│   ├── RecoveryResolverError     nobody can tell which agent session is bound now, or the asking failed
+│   └── FailedTurnSessionRecoveryError  the bound agent session is not the failed turn's
 ├── KeepError                     between a runtime and its agents' shims: see `outlast.keep.errors`
 └── TurnError                     raised by `Outcome.raise_for_failure()`
     ├── TurnFailedError
@@ -282,6 +289,41 @@ class RestoreDiscoveryError(RestoreError):
 
 class AgentError(OutlastError):
     """The agent cannot be started or spoken to."""
+
+
+class FailedTurnRecoveryError(OutlastError, ValueError):
+    """A failed turn cannot be recovered as its journal asks; nothing was launched. `reason` names what
+    did not hold, for programs."""
+
+    def __init__(
+        self, message: str, *, reason: str, hint: str | None = None, session_id: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, session_id=session_id)
+        self.reason = reason
+
+
+class RecoveryShapeError(FailedTurnRecoveryError):
+    """The recovery record, the request or the binding is not of its shape."""
+
+
+class RecoverySchemaError(FailedTurnRecoveryError):
+    """The recovery record has a schema that this outlast does not read."""
+
+
+class RecoveryKindError(FailedTurnRecoveryError):
+    """The recovery record asks for something that this outlast does not know."""
+
+
+class RecoveryPhaseError(FailedTurnRecoveryError):
+    """The turn failed in another phase than its host step: no agent session is to be resumed for it."""
+
+
+class RecoveryResolverError(FailedTurnRecoveryError):
+    """There is nobody to ask which agent session is bound now, or the asking failed."""
+
+
+class FailedTurnSessionRecoveryError(FailedTurnRecoveryError):
+    """The agent session that is bound now is not the failed turn's, or there is none."""
 
 
 class TurnError(OutlastError):

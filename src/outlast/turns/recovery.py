@@ -1,0 +1,231 @@
+"""Recovery of a failed turn: whether, and how, the agent's own session is resumed after its host step failed.
+
+Pure, and over plain mappings, so that LoopX's requests and journals fit as they are. docs/recovery.md has the
+shapes. A request that comes back from here says `_recovery.skip_host`: resuming the agent's session never
+executes the failed host step again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from outlast.errors import (
+    FailedTurnRecoveryError,
+    FailedTurnSessionRecoveryError,
+    RecoveryKindError,
+    RecoveryPhaseError,
+    RecoveryResolverError,
+    RecoverySchemaError,
+    RecoveryShapeError,
+)
+
+SCHEMA = "outlast_turn_host_recovery_v1"
+LOOPX_SCHEMA = "loopx_turn_host_recovery_v0"
+"""Read as the same thing; its binding names a goal too."""
+KINDS = frozenset({"resume_session"})
+FAILED_PHASE = "host_execute"
+
+IDENTITY = ("session", "loop", "agent_kind", "provider_session")
+"""What a binding says, and the turn's envelope with the same words: whose agent session it is."""
+LOOPX_IDENTITY = (*IDENTITY, "goal_id")
+
+Request = Mapping[str, Any]
+"""`turn_envelope`, `session: {action: start_new | resume, id?}`, and whatever else its executor needs."""
+TurnJournal = Mapping[str, Any]
+"""`receipt: {failed_phase, host_recovery?, …}`; LoopX has `host_recovery` beside the receipt."""
+Binding = Mapping[str, Any]
+"""The fields of IDENTITY, and `goal_id` where LoopX asks."""
+SessionBindingResolver = Callable[[Mapping[str, Any]], Binding | None]
+"""Turn envelope -> the binding that is in force now, None where there is none."""
+
+
+class Check(TypedDict):
+    """What was looked at before an agent session is resumed. `pending`: the journal asks for it, and the
+    binding was not looked at yet."""
+
+    kind: Literal["host_session_binding"]
+    outcome: Literal["passed", "failed", "pending"]
+    reason: str
+
+
+class Assessment(NamedTuple):
+    """`request` is the resolved one, or the given one where there is nothing to recover or `error` says why
+    not. `check` is None where the journal holds no recovery record."""
+
+    request: dict[str, Any]
+    check: Check | None
+    error: FailedTurnRecoveryError | None
+
+
+class _NotAsked:
+    """Nobody wants the binding looked at."""
+
+
+_NOT_ASKED = _NotAsked()
+
+
+def assess_failed_turn_retry_request(
+    request: Request,
+    journal: TurnJournal,
+    *,
+    session_binding_resolver: SessionBindingResolver | _NotAsked | None = _NOT_ASKED,
+) -> Assessment:
+    """What a retry of the failed turn would do; raises nothing. Without a resolver argument only the journal
+    is judged, and a recovery that it asks for is `pending`; None stands for a missing resolver, an error."""
+    try:
+        recovery = _recovery_of(journal)
+        if recovery is None:
+            return Assessment(dict(request), None, None)
+        schema = _checked(recovery, journal)
+        if isinstance(session_binding_resolver, _NotAsked):
+            return Assessment(dict(request), _check("pending", "resume_session"), None)
+        binding = _resolved(session_binding_resolver, request)
+        resumed = _reconciled(request, binding, LOOPX_IDENTITY if schema == LOOPX_SCHEMA else IDENTITY)
+    except FailedTurnRecoveryError as error:
+        return Assessment(dict(request), _check("failed", error.reason), error)
+    return Assessment(resumed, _check("passed", "session_binding_matched"), None)
+
+
+def reconcile_failed_turn_session_request(
+    request: Request, session_binding: Binding | None
+) -> dict[str, Any]:
+    """The request with the agent session of `session_binding` resumed, once that is proven to be the one of
+    the request's envelope. Raises FailedTurnSessionRecoveryError, RecoveryShapeError."""
+    envelope = _envelope(request)
+    return _reconciled(request, session_binding, LOOPX_IDENTITY if "goal_id" in envelope else IDENTITY)
+
+
+def reconcile_failed_turn_retry_request(
+    request: Request, journal: TurnJournal, *, session_binding_resolver: SessionBindingResolver | None
+) -> dict[str, Any]:
+    """The request to retry the failed turn with: unchanged where its journal holds no recovery record, else
+    with the agent session resumed. Raises a FailedTurnRecoveryError (a ValueError), and has launched nothing
+    then."""
+    assessed = assess_failed_turn_retry_request(
+        request, journal, session_binding_resolver=session_binding_resolver
+    )
+    if assessed.error is not None:
+        raise assessed.error
+    return assessed.request
+
+
+def _recovery_of(journal: TurnJournal) -> Mapping[str, Any] | None:
+    """The journal's recovery record. Raises RecoveryShapeError where it has two, or one that is none."""
+    receipt = journal.get("receipt")
+    inside = receipt.get("host_recovery") if isinstance(receipt, Mapping) else None
+    found = [value for value in (inside, journal.get("host_recovery")) if value is not None]
+    if not found:
+        return None
+    if len(found) == 2 and found[0] != found[1]:
+        raise RecoveryShapeError(
+            "the receipt and its journal hold two different recovery records",
+            reason="host_recovery_ambiguous",
+        )
+    if not isinstance(found[0], Mapping):
+        raise RecoveryShapeError(
+            "the recovery record is no mapping of names to values", reason="host_recovery_shape_mismatch"
+        )
+    return found[0]
+
+
+def _checked(recovery: Mapping[str, Any], journal: TurnJournal) -> str:
+    """The schema of a record that may be acted on. Raises RecoverySchemaError, RecoveryKindError,
+    RecoveryPhaseError."""
+    schema = recovery.get("schema_version")
+    if schema not in (SCHEMA, LOOPX_SCHEMA):
+        raise RecoverySchemaError(
+            f"the recovery record has the schema {schema!r:.100}; known are {SCHEMA} and {LOOPX_SCHEMA}",
+            reason="host_recovery_schema_unsupported",
+        )
+    kind = recovery.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise RecoveryKindError(
+            f"the recovery record asks for {kind!r:.100}; this outlast knows {', '.join(sorted(KINDS))}",
+            reason="host_recovery_kind_unsupported",
+        )
+    receipt = journal.get("receipt")
+    phase = receipt.get("failed_phase") if isinstance(receipt, Mapping) else None
+    if phase != FAILED_PHASE:
+        raise RecoveryPhaseError(
+            f"the turn failed in {phase!r:.100}; an agent session is resumed only after {FAILED_PHASE}",
+            reason="host_failure_phase_mismatch",
+        )
+    return str(schema)
+
+
+def _resolved(resolver: SessionBindingResolver | None, request: Request) -> Binding | None:
+    if resolver is None:
+        raise RecoveryResolverError(
+            "there is nobody to ask which agent session is bound now", reason="binding_resolver_unavailable"
+        )
+    envelope = _envelope(request)
+    try:
+        return resolver(envelope)
+    except FailedTurnRecoveryError:
+        raise
+    except Exception as error:
+        raise RecoveryResolverError(
+            f"which agent session is bound now could not be found out ({type(error).__name__})",
+            reason="binding_resolution_failed",
+        ) from error
+
+
+def _reconciled(request: Request, binding: Binding | None, identity: tuple[str, ...]) -> dict[str, Any]:
+    session, envelope = request.get("session"), _envelope(request)
+    action = session.get("action") if isinstance(session, Mapping) else None
+    if not isinstance(session, Mapping) or action not in ("start_new", "resume"):
+        raise RecoveryShapeError(
+            f"the request's session action is {action!r:.100}, not start_new or resume",
+            reason="planned_session_action_unsupported",
+        )
+    if not binding:
+        raise FailedTurnSessionRecoveryError(
+            "no agent session is bound now that the failed turn could be resumed on",
+            reason="session_binding_missing",
+        )
+    _require_same(envelope, binding, identity)
+    bound = binding["provider_session"]
+    if session.get("id") not in (None, bound):
+        raise _mismatch("the request resumes another agent session than the one that is bound")
+    recovered = {**dict(request.get("_recovery") or {}), "skip_host": True}
+    return {**request, "session": {**session, "action": "resume", "id": bound}, "_recovery": recovered}
+
+
+def _require_same(envelope: Mapping[str, Any], binding: Binding, identity: tuple[str, ...]) -> None:
+    """Raises FailedTurnSessionRecoveryError unless both name the same, whole identity."""
+    if not isinstance(binding, Mapping):
+        raise RecoveryShapeError(
+            "the binding is no mapping of names to values", reason="session_binding_shape"
+        )
+    lacking = [field for field in identity if not _named(envelope.get(field))]
+    if lacking:
+        raise FailedTurnSessionRecoveryError(
+            f"the failed turn does not say its {', '.join(lacking)}", reason="turn_lineage_missing"
+        )
+    differs = [field for field in identity if envelope[field] != binding.get(field)]
+    if differs:
+        raise _mismatch(f"the agent session that is bound now has another {', '.join(differs)}")
+
+
+def _mismatch(message: str) -> FailedTurnSessionRecoveryError:
+    return FailedTurnSessionRecoveryError(
+        message,
+        reason="session_binding_identity_mismatch",
+        hint="bind the failed turn's own agent session again, or begin a new one knowingly",
+    )
+
+
+def _named(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _envelope(request: Request) -> Mapping[str, Any]:
+    envelope = request.get("turn_envelope")
+    if not isinstance(envelope, Mapping):
+        raise RecoveryShapeError("the request has no turn envelope", reason="turn_envelope_missing")
+    return envelope
+
+
+def _check(outcome: Literal["passed", "failed", "pending"], reason: str) -> Check:
+    return Check(kind="host_session_binding", outcome=outcome, reason=reason)
