@@ -239,26 +239,45 @@ def test_a_backup_comes_back_whole_and_has_to_be_accepted_first(two_turns: Shell
     assert two_turns.run("doctor").code == 0
 
 
-def test_what_waits_in_a_store_that_is_put_back_is_named_and_can_be_cancelled_before_it_runs_again(
+def test_what_waits_in_a_store_that_is_put_back_is_held_until_a_person_decides(
     two_turns: Shell, tmp_path: Path
 ) -> None:
-    """An input that waited in the backup was carried out before it was put back."""
+    """Inputs that waited in the backup were carried out before it was put back."""
     assert two_turns.run("run", "-a", "scripted", "--session", "quiet", "hello").code == 0
-    assert two_turns.run("send", "s", "--key", "again", "[[effect:{turn}]]").code == 0
+    for key in ("first", "second"):
+        assert two_turns.run("send", "s", "--key", key, "[[effect:{turn}]]").code == 0
     backup = tmp_path / "kept.tar"
     assert two_turns.run("backup", str(backup)).code == 0
     assert two_turns.run("resume", "s").code == 0
-    assert two_turns.effects.read_text() == "again\n"
+    assert two_turns.effects.read_text() == "first\nsecond\n"
     put_back(two_turns, backup, tmp_path / "aside")
     found = two_turns.run("doctor", "--after-restore", "--json").lines[0]["findings"]
     (named,) = [one for one in found if one["check"] == "restored"]
     assert (named["session"], named["level"]) == ("s", "warning")
-    assert named["message"].endswith("again: again")
-    assert named["remedy"].startswith("outlast cancel s again,")
+    assert named["message"].endswith("first, second")
+    assert "outlast retry s INPUT" in named["remedy"]
     assert "restored" not in {one["check"] for one in two_turns.json("doctor")["findings"]}
-    assert two_turns.run("cancel", "s", "again").code == 0
+    assert two_turns.run("send", "s", "--key", "new", "[[effect:{turn}]]").code == 0
+    resumed = two_turns.run("resume", "s")
+    assert resumed.code == 1
+    assert "outlast retry s first runs it again" in resumed.err
+    assert "outlast skip s second leaves it" in resumed.err
+    assert two_turns.effects.read_text() == "first\nsecond\nnew\n", "what is sent afterwards is no matter"
+    outcomes = {turn["turn"]: turn["outcome"] for turn in two_turns.json("show", "s")["turns"]}
+    assert (outcomes["first"], outcomes["second"], outcomes["new"]) == ("parked", "parked", "done")
+    assert two_turns.run("skip", "s", "first").code == 0
+    assert two_turns.run("retry", "s", "second").code == 0
     assert two_turns.run("resume", "s").code == 0
-    assert two_turns.effects.read_text() == "again\n"
+    assert two_turns.effects.read_text() == "first\nsecond\nnew\nsecond\n"
+    assert two_turns.json("verify", "s")["ok"]
+
+
+def test_accepting_a_store_that_was_not_put_back_holds_nothing(two_turns: Shell) -> None:
+    assert two_turns.run("send", "s", "--key", "mine", "[[effect:{turn}]]").code == 0
+    found = two_turns.run("doctor", "--after-restore", "--json").lines[0]["findings"]
+    assert "restored" not in {one["check"] for one in found}
+    assert two_turns.run("resume", "s").code == 0
+    assert two_turns.effects.read_text() == "mine\n"
 
 
 def test_a_backup_is_refused_also_where_no_epoch_was_lost(two_turns: Shell, tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def doctor_command(after_restore: bool, as_json: bool) -> int:
     """Check store, leases, shims, disk, permissions and agents; exits 1 on a fault.
 
     It looks and, but for --after-restore, changes nothing. Each finding that needs something done names the
-    command for it. With --after-restore it also names the inputs that wait in the store as it is now: one
-    that was carried out since may be carried out again by the session's next owner, unless you cancel it.
+    command for it. With --after-restore it also holds, and names, the inputs that wait in the store as it is
+    now, because one may have been carried out since: each waits for `outlast retry` or `outlast skip`.
     It accepts nothing, and exits 4, while an agent lives that the folder of the store does not hold.
     """
     screen = Screen(os.environ, as_json=as_json)
@@ -60,13 +60,14 @@ def doctor_command(after_restore: bool, as_json: bool) -> int:
 
 
 def _accepted(screen: Screen, config: Config) -> list[Finding]:
-    """What may run again in a store that is accepted as it is. Raises StoreBusyError."""
-    from outlast.cli.check_restored import check_restored, refuse_while_agents_live
+    """What is held in a store that is accepted as it is. Raises StoreBusyError."""
+    from outlast.cli.check_restored import held_back, refuse_while_agents_live
     from outlast.store.url import accept_restored
 
     refuse_while_agents_live(config)
-    accept_restored(config.store_url)
-    return run_async(screen, check_restored(config))
+    held = run_async(screen, held_back(config))
+    accept_restored(config.store_url, held.admissions)
+    return held.findings
 
 
 def _config() -> tuple[Config, list[Finding]]:

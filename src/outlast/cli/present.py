@@ -194,9 +194,10 @@ class TextPresenter:
         elif outcome.outcome in ("interrupted", "parked"):
             if not told:
                 self._note(f"the turn was {outcome.outcome}: {outcome.reason}")
-            self._note(
-                f"outlast retry {quote(self._session)} runs it again, which may repeat what it had done"
-            )
+            which = f"{quote(self._session)} {quote(outcome.turn)}"
+            again = f"outlast retry {which} runs it again, which may repeat what it had done"
+            leave = f"; outlast skip {which} leaves it" if outcome.outcome == "parked" else ""
+            self._note(f"{again}{leave}")
         elif outcome.stop_reason == "lost":
             self._note("a repair cut its record away: it is not known whether it was carried out")
         elif outcome.outcome == "cancelled" and not told:

@@ -1,4 +1,4 @@
-"""Commands from the inbox: cancel, kill, answer, retry, skip. Each is settled by a record that names it."""
+"""Commands from the inbox, all but close. Each is settled by a record that names it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from outlast.records.types import (
     LoopChanged,
     TurnRetried,
 )
+from outlast.runtime.holding import held_inputs
 from outlast.state.choices import chosen
 from outlast.state.model import Closed, OpenGate, State
 from outlast.store.contract import Entry
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
-from outlast.turns.requests import AnswerRequest, StopRequest, TurnRequest, decode
+from outlast.turns.requests import AnswerRequest, HoldRequest, StopRequest, TurnRequest, decode
 from outlast.turns.terminal import Ending, Stop
 
 Result = Literal["done", "too_late", "refused"]
@@ -60,6 +61,8 @@ class Commands:
                     await self._retry(entry)
                 case "skip":
                     await self._skip(entry)
+                case "hold":
+                    await self._hold(entry, entries)
                 case _:
                     await self._settle(entry, "refused", "this outlast does not know the command")
         except InvalidRecordError as error:
@@ -85,12 +88,12 @@ class Commands:
         elif target is None and running is None:
             earlier = [e for e in entries if e.kind == "input" and e.order < entry.order]
             waiting = [e for e in earlier if e.request_id not in self.consumed]
-            await self._decide(lambda state: self._hold(state, entry, waiting))
+            await self._decide(lambda state: self._hold_queue(state, entry, waiting))
             self.consumed.update(e.request_id for e in waiting)
         else:
             await self._decide(lambda state: self._stop_waiting(state, entry, target))
 
-    def _hold(self, state: State, entry: Entry, waiting: Sequence[Entry]) -> Proposal:
+    def _hold_queue(self, state: State, entry: Entry, waiting: Sequence[Entry]) -> Proposal:
         """A cancel that found nothing at work: what was sent before it is not begun. In one batch with the
         acceptance of those inputs, or the next owner would take them for new ones, that end the hold."""
         count = len(state.queue) + len(waiting)
@@ -197,6 +200,27 @@ class Commands:
         settled = CommandSettled(request_id=entry.request_id, command="skip", outcome="done")
         gates = _abandoned_gates(state, turn, entry)
         return self._proposal(entry, settled, *gates, *_active(state, root), turn=turn)
+
+    # --- hold ----------------------------------------------------------------------------------
+
+    async def _hold(self, entry: Entry, entries: Sequence[Entry]) -> None:
+        request = decode(HoldRequest, entry.body)
+        if self.at_work:
+            self.deferred.add(entry.request_id)  # What is at work has begun since, and ends first.
+            return
+        waiting = [e for e in entries if e.kind == "input" and e.request_id in request.inputs]
+        waiting = [e for e in waiting if e.request_id not in self.consumed]
+        await self._decide(lambda state: self._parked(state, entry, request, waiting))
+        self.consumed.update(e.request_id for e in waiting)
+
+    def _parked(self, state: State, entry: Entry, request: HoldRequest, waiting: Sequence[Entry]) -> Proposal:
+        accepted = self.accept(state, waiting) if waiting else Proposal(())
+        parked = held_inputs(state, accepted.drafts, request, entry.actor)
+        if not parked:
+            return self._settled(entry, "too_late", "none of the inputs waits any more")
+        settled = CommandSettled(request_id=entry.request_id, command=entry.kind, outcome="done")
+        drafts = (*accepted.drafts, *parked, self._draft(entry, settled))
+        return Proposal(drafts, (*accepted.settle, (entry.request_id, len(drafts) - 1)))
 
     # --- settling ------------------------------------------------------------------------------
 

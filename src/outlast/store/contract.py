@@ -142,7 +142,7 @@ class Append:
     """Digests that the rows refer to."""
 
 
-EntryKind = Literal["input", "cancel", "kill", "close", "answer", "retry", "skip"]
+EntryKind = Literal["input", "cancel", "kill", "close", "answer", "retry", "skip", "hold"]
 DECISIONS: tuple[EntryKind, ...] = ("answer", "retry", "skip")
 """Those that `Listed.decisions` counts."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outlast.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from outlast.store.contract import Store
+    from outlast.store.contract import Admission, Store
 
 _MEMORY = "memory:"
 _PREFIX = "sqlite://"
@@ -37,16 +37,19 @@ async def open_store(url: str, *, label: str | None = None) -> Store:
     )
 
 
-def accept_restored(url: str) -> int:
+def accept_restored(url: str, first: Sequence[Admission] = ()) -> int:
     """Go on with a store that was restored from a backup and is older than what this machine has seen of
-    it. Epochs continue above all that were seen; returns the new one. Blocking. Raises as `open_store`."""
+    it. Epochs continue above all that were seen; returns the new one. `first` waits in it before anybody
+    else can write. Blocking. Raises as `open_store`."""
+    from outlast import clock  # noqa: PLC0415
     from outlast.store.sqlite.engine import Engine, Settings  # noqa: PLC0415
     from outlast.store.sqlite.layout import Layout  # noqa: PLC0415
+    from outlast.store.sqlite.operations import Admit  # noqa: PLC0415
 
     layout = Layout.of(database_path(url, os.environ))
     engine = Engine(Settings(layout, node="", memory=_memory(os.environ)))
     try:
-        return engine.accept_restored()
+        return engine.accept_restored([Admit.of(each, clock.now()) for each in first])
     finally:
         engine.close()
 

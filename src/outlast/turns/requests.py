@@ -46,6 +46,13 @@ class TurnRequest(Request, frozen=True):
     turn: str | None = None
 
 
+class HoldRequest(Request, frozen=True):
+    """Park these inputs, if they wait: a person is to decide about each, because of `reason`."""
+
+    inputs: list[str]
+    reason: str
+
+
 R = TypeVar("R", bound=Request)
 
 

@@ -315,9 +315,13 @@ class Engine:
         memory = self._settings.memory
         return memory / self.store_id if memory else None
 
-    def accept_restored(self) -> int:
+    def accept_restored(self, first: Sequence[Operation] = ()) -> int:
         """Go on with a store that is behind what this machine has seen of it: epochs continue above the
-        highest one seen, and the witness tells of what is there. Returns the epoch."""
+        highest one seen, and the witness tells of what is there. Returns the epoch. `first` is carried out
+        before anybody else may write. Raises what refuses it."""
+        for outcome in self.execute(first)[0] if first else ():
+            if isinstance(outcome, BaseException):
+                raise outcome
         with self._turnstile.turn(self._settings.busy_seconds):
             self.epoch = max(self.epoch, self.remembered) + 1
             try:

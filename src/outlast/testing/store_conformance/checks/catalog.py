@@ -48,7 +48,7 @@ async def a_session_is_listed_from_its_first_request_on(harness: Harness) -> Non
     one, two, name = await harness.open(), await harness.open(), harness.name()
     await admit(one, name, "r")
     await admit(one, name, "r2")
-    kinds: tuple[EntryKind, ...] = ("cancel", "kill", "close", "answer", "retry", "skip")
+    kinds: tuple[EntryKind, ...] = ("cancel", "kill", "close", "answer", "retry", "skip", "hold")
     for kind in kinds:
         await admit(one, name, kind, kind=kind)
     [row] = await two.list(CatalogQuery(prefix=name))

@@ -88,7 +88,7 @@ async def a_command_to_a_session_that_is_not_there_is_refused(harness: Harness) 
 @SUBJECT.check
 async def all_that_is_unsettled_waits_in_the_order_of_its_admission(harness: Harness) -> None:
     one, two, name = await harness.open(), await harness.open(), harness.name()
-    kinds: list[EntryKind] = ["input", "cancel", "input", "kill", "answer", "retry", "skip", "close"]
+    kinds: list[EntryKind] = ["input", "cancel", "input", "kill", "answer", "retry", "skip", "hold", "close"]
     for number, kind in enumerate(kinds):
         await admit((one, two)[number % 2], name, f"{9 - number}", kind=kind)
     lease = await one.acquire(name)
