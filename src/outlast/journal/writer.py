@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import msgspec
@@ -24,11 +24,13 @@ from outlast.ids import UUID7_RANDOM, uuid7
 from outlast.journal.loading import Loaded, load
 from outlast.journal.reader import ENVELOPE, read_records
 from outlast.journal.snapshots import Snapshots
+from outlast.records.agent_state import AgentStateCaptured
 from outlast.records.codec import BLOB_LIMIT, encode_blob_ref, encode_body, row_of
 from outlast.records.envelope import Draft, Record, Stamp
 from outlast.records.types import Fence
 from outlast.state.catalog import catalog_entry
 from outlast.state.fold import apply
+from outlast.state.lookup import blobs_needed
 from outlast.state.model import State
 from outlast.store.contract import Append, Lease, LossReason, Row, Settlement, Store
 
@@ -213,6 +215,9 @@ class Journal:
         settled = tuple([Settlement(request, rows[index].seq) for request, index in settle])
         entry = catalog_entry(state)
         append = Append(self.name, tuple(rows), self.state.seq, self.lease, settled, entry, blobs.digests)
+        if any(isinstance(draft.body, AgentStateCaptured) for draft in drafts):
+            needed, before = blobs_needed(state), blobs_needed(self.state)
+            append = replace(append, blobs=(*blobs.digests, *needed), released=tuple(before - needed))
         return Batch(append, records, state, size)
 
     async def _store_and_apply(self, batch: Batch, hold: Hold) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from outlast.records import agent_state as a
 from outlast.records import types as t
 from outlast.records.envelope import Record
 from outlast.state import session_rules, turn_rules
@@ -63,5 +64,5 @@ _RULES: Rules = {**session_rules.RULES, **turn_rules.RULES}
 
 # What an owner does by itself is no activity: restoring all sessions must not reorder a list of them.
 _NO_ACTIVITY: frozenset[type[t.Body]] = frozenset(
-    {t.Fence, t.RestoreStarted, t.RestoreDone, t.RestoreErrored, t.AgentStateFolded}
+    {t.Fence, t.RestoreStarted, t.RestoreDone, t.RestoreErrored, t.AgentStateFolded, a.AgentStateCaptured}
 )

@@ -54,6 +54,16 @@ def unsuccessful(state: State, turn: str) -> Closed | None:
     return None
 
 
+def blobs_needed(state: State) -> frozenset[str]:
+    """Digests of the blobs that the session needs beside those of its records' bodies."""
+    return frozenset(
+        piece.digest
+        for loop in state.loops.values()
+        if loop.captured is not None
+        for piece in loop.captured.pieces
+    )
+
+
 def steered_into(state: State, turn: str) -> list[Queued]:
     """The waiting inputs that were reserved for the agent while it worked on `turn`, and of which the journal
     does not yet say whether they landed there."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from outlast.records.agent_state import AgentStateCaptured, LostChoice
 from outlast.records.envelope import Cursor
 from outlast.records.types import (
     AgentStateFolded,
@@ -122,6 +123,15 @@ class Loop(msgspec.Struct):
     provider_state: str | None = None
     """bound, confirmed, lost or reseeded."""
     provider_source: str | None = None
+    confirmed: bool = False
+    """The agent has once acknowledged a finished turn on `provider_session`, whatever became of it since."""
+    lost_because: str = ""
+    """Why the newest provider session that was lost is."""
+    decided: LostChoice | None = None
+    """What is to be done about the provider session at the next start of the agent."""
+    untold: int | None = None
+    """The record after which the agent's own session lacks what happened: the next prompt tells it."""
+    captured: AgentStateCaptured | None = None
     attempt: TurnAttemptStarted | None = None
     """The newest agent life that this loop was given; it may still live after its turn."""
     cursor: Cursor | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outlast.records import agent_state as a
 from outlast.records import types as t
 from outlast.records.envelope import Record
 from outlast.state.lookup import Rules, loop_of, refuse
@@ -86,10 +87,34 @@ def _loop_changed(state: State, record: Record, body: t.LoopChanged) -> None:
 
 def _agent_session_changed(state: State, record: Record, body: t.AgentSessionChanged) -> None:
     loop = loop_of(state, record)
+    another = body.provider_session != loop.provider_session
+    loop.confirmed = body.state == "confirmed" or (loop.confirmed and not another)
+    if body.state == "lost":
+        loop.lost_because = body.reason
+    elif body.state == "confirmed":
+        loop.untold = None
+    elif another:
+        loop.untold = 0 if loop.decided == "reseed" else None
+        loop.decided = None
     loop.provider = body.provider
     loop.provider_session = body.provider_session
     loop.provider_state = body.state
     loop.provider_source = body.source
+
+
+def _agent_session_decided(state: State, record: Record, body: a.AgentSessionDecided) -> None:
+    loop_of(state, record).decided = body.choice
+
+
+def _agent_state_captured(state: State, record: Record, body: a.AgentStateCaptured) -> None:
+    loop_of(state, record).captured = body
+
+
+def _agent_state_restored(state: State, record: Record, body: a.AgentStateRestored) -> None:
+    loop = loop_of(state, record)
+    loop.untold = body.through_seq
+    if loop.decided == "put_back":
+        loop.decided = None
 
 
 RULES: Rules = {
@@ -103,4 +128,7 @@ RULES: Rules = {
     t.LoopStarted: _loop_started,
     t.LoopChanged: _loop_changed,
     t.AgentSessionChanged: _agent_session_changed,
+    a.AgentSessionDecided: _agent_session_decided,
+    a.AgentStateCaptured: _agent_state_captured,
+    a.AgentStateRestored: _agent_state_restored,
 }

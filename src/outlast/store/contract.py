@@ -140,6 +140,8 @@ class Append:
     catalog: CatalogEntry | None = None
     blobs: tuple[str, ...] = ()
     """Digests that the rows refer to."""
+    released: tuple[str, ...] = ()
+    """Digests that no row of the session refers to any more as something that it needs."""
 
 
 EntryKind = Literal["input", "cancel", "kill", "close", "answer", "retry", "skip", "hold"]

@@ -98,6 +98,13 @@ def test_the_fold_of_a_journal_is_what_the_session_did(journal: GeneratedJournal
     assert state.restores_without_done == expected.restores_without_done
     assert state.restoring == expected.restoring
     assert loop.provider_session == expected.provider_session
+    assert (loop.confirmed, loop.decided, loop.untold) == (
+        expected.confirmed,
+        expected.decided,
+        expected.untold,
+    )
+    captured = [] if loop.captured is None else [piece.digest for piece in loop.captured.pieces]
+    assert captured == expected.captured
     assert loop.cursor == expected.cursor
 
 

@@ -28,7 +28,15 @@ FROZEN = Path(__file__).parent / "frozen"
 """Journals as they were stored once. They stay; a record type that is new comes in another one, made by
 `python -m tests.unit.state.freeze`."""
 
-FOLDS = {1: {"shape": "90e73a798f480000", "1": "a1fb3e93255c0557", "2": "adf35b8ee17ee0a4"}}
+FOLDS = {
+    1: {"shape": "90e73a798f480000", "1": "a1fb3e93255c0557", "2": "adf35b8ee17ee0a4"},
+    2: {
+        "shape": "16fc759dc2efb9b3",
+        "1": "1cce9957daa2fdef",
+        "2": "1fcfe2d5341ec9fc",
+        "3": "16f4e5d4b2c86707",
+    },
+}
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 
 

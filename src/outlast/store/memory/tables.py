@@ -83,7 +83,8 @@ class Tables:
         """Incarnations whose sessions somebody took: dead for ever, also if they go on."""
         self._blobs: dict[str, tuple[bytes, int]] = {}
         """Content and time of the last put."""
-        self._marks: set[str] = set()
+        self._marks: set[tuple[str, str]] = set()
+        """(session, digest)."""
         """Digests that records refer to."""
         self._collected = 0
         weakref.finalize(self, _remove, self.folder, os.getpid())
@@ -198,7 +199,8 @@ class Tables:
                 session.settled[item.request_id] = Tombstone(item.request_id, digest, item.seq)
             if batch.catalog is not None and batch.catalog.seq >= (session.catalog or batch.catalog).seq:
                 session.catalog = batch.catalog
-            self._marks.update(batch.blobs)
+            self._marks.update((batch.name, digest) for digest in batch.blobs)
+            self._marks.difference_update((batch.name, digest) for digest in batch.released)
             self._ring(batch.name)
             return len(session.rows)
 
@@ -310,7 +312,8 @@ class Tables:
         with self._lock:
             if self._collected > not_since:
                 return None
-            gone = [d for d, (_, at) in self._blobs.items() if at < before and d not in self._marks]
+            marked = {digest for _, digest in self._marks}
+            gone = [d for d, (_, at) in self._blobs.items() if at < before and d not in marked]
             freed = sum(len(self._blobs.pop(digest)[0]) for digest in gone)
             self._collected = now
             return Collected(len(gone), freed)

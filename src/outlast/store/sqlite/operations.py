@@ -98,7 +98,9 @@ class AppendRows:
         if batch.catalog is not None:
             txn.catalog[s] = batch.catalog
         if batch.blobs:
-            txn.blobs.extend((s, digest) for digest in batch.blobs)
+            txn.blobs.update({(s, digest): True for digest in batch.blobs})
+        if batch.released:
+            txn.blobs.update({(s, digest): False for digest in batch.released})
         txn.cache.tips[s] = txn.effects.tips[s] = last
         txn.effects.names.add(batch.name)
         return last.seq

@@ -30,6 +30,7 @@ TYPES = (
     *("TurnAttemptStarted", "InputReserved", "TurnAttached", "AgentEventRecorded", "CallObserved"),
     *("AgentStateFolded", "TurnDone", "TurnFailed", "TurnInterrupted", "TurnParked", "TurnRetried"),
     *("ReplyInterrupted", "GatePrepared", "GateOpened", "GateResolved"),
+    *("AgentStateCaptured", "AgentStateRestored", "AgentSessionDecided"),
 )
 """Part of the stored format: their order stays. A type that is not here is stored by its name; to add one is
 a new schema version."""

@@ -72,6 +72,8 @@ _VERSION_4 = "CREATE INDEX blob_by_digest ON blob (digest)"
 # Records are packed from here on (see `packing`). Those that are there stay as they are: any row may hold its
 # values unpacked. Tombstones are found by their key, so theirs become what is looked for.
 _VERSION_5 = "UPDATE settled SET request = packed_id(request) WHERE length(request) = 36"
+# Record types that version 5 had no code for.
+_VERSION_6 = ""
 
 
 SELECT_OWNERS = (
@@ -95,6 +97,7 @@ MIGRATIONS = (
     Migration(3, _VERSION_3),
     Migration(4, _VERSION_4),
     Migration(5, _VERSION_5),
+    Migration(6, _VERSION_6),
 )
 VERSION = MIGRATIONS[-1].version
 

@@ -20,6 +20,7 @@ EMPTY = Tip(0, 0, b"")
 
 INSERT_RECORD = f"INSERT INTO record (s, {RECORD_COLUMNS}) VALUES (?{', ?' * 13})"
 _INSERT_BLOB = "INSERT OR IGNORE INTO blob (s, digest) VALUES (?, ?)"
+_DELETE_BLOB = "DELETE FROM blob WHERE s = ? AND digest = ?"
 _SETTLE = "INSERT INTO settled (s, request, digest, seq) VALUES (?, ?, ?, ?)"
 _UNLIST = "DELETE FROM inbox WHERE n = ?"
 _PUT_CATALOG = (
@@ -146,7 +147,8 @@ class Transaction:
     settled: dict[tuple[int, str], tuple[bytes, int, int]] = field(default_factory=dict)
     """(session, request) -> digest, seq of the settling record, place in the inbox."""
     catalog: dict[int, CatalogEntry] = field(default_factory=dict)
-    blobs: list[tuple[int, str]] = field(default_factory=list)
+    blobs: dict[tuple[int, str], bool] = field(default_factory=dict)
+    """(session, digest) -> whether the session refers to it from now on."""
 
     def session(self, name: str) -> int | None:
         s = self.cache.sessions.get(name)
@@ -222,5 +224,6 @@ class Transaction:
             many(_PUT_CATALOG, [(s, *catalog_values(entry)) for s, entry in self.catalog.items()])
             self.catalog = {}
         if self.blobs:
-            many(_INSERT_BLOB, self.blobs)
-            self.blobs = []
+            many(_INSERT_BLOB, [key for key, refers in self.blobs.items() if refers])
+            many(_DELETE_BLOB, [key for key, refers in self.blobs.items() if not refers])
+            self.blobs = {}

@@ -49,6 +49,11 @@ class Expected:
     restores_without_done: int = 0
     restoring: bool = False
     provider_session: str | None = None
+    confirmed: bool = False
+    decided: str | None = None
+    untold: int | None = None
+    captured: list[str] = field(default_factory=list)
+    """Pieces of the newest capture."""
     cursor: Cursor | None = None
     outcomes: dict[str, str] = field(default_factory=dict)
     """Every accepted input that was not joined to a turn -> what became of it, as `show` calls it."""

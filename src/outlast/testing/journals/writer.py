@@ -11,10 +11,11 @@ from outlast.records.envelope import Draft
 from outlast.testing.journals import bodies
 from outlast.testing.journals.expected import ExpectedTurn
 from outlast.testing.journals.ledger import LOOP
-from outlast.testing.journals.steers import MOST_WAITING, Steers
+from outlast.testing.journals.provider import ProviderStates
+from outlast.testing.journals.steers import MOST_WAITING
 
 
-class JournalWriter(Steers):
+class JournalWriter(ProviderStates):
     """Writes one session's journal, move by move."""
 
     def __init__(self, pick: Callable[[int], int], session: str = "session") -> None:
@@ -59,6 +60,7 @@ class JournalWriter(Steers):
             yield self._stop
         if self._generation:
             yield self._late_output
+        yield from self._provider_moves(None)
         for turn in e.parked.values():
             yield partial(self._retry, turn)
             yield partial(self._skip, turn)
@@ -81,6 +83,7 @@ class JournalWriter(Steers):
             yield from [partial(self._call, turn)] * 5
             yield from [partial(self._done, turn)] * 4
             yield partial(self._bind, turn)
+            yield from self._provider_moves(turn)
             if len(self._given()) < len(e.queue):
                 yield from [partial(self._give, turn)] * 2
             if self._given():
@@ -222,16 +225,6 @@ class JournalWriter(Steers):
 
     def _late_output(self) -> None:
         self._write(self._of_output(t.AgentEventRecorded(kind="message", text="after the end"), None))
-
-    def _bind(self, turn: ExpectedTurn) -> None:
-        self.expected.provider_session = self._name("thread")
-        bound = t.AgentSessionChanged(
-            provider="agent",
-            provider_session=self.expected.provider_session,
-            state="bound",
-            source="observed",
-        )
-        self._write(self._of_output(bound, turn))
 
     def _ask(self, turn: ExpectedTurn) -> None:
         gate = self._name("gate")

@@ -51,6 +51,7 @@ class Batch(msgspec.Struct, frozen=True):
     settle: tuple[Settlement, ...]
     catalog: CatalogEntry | None
     blobs: tuple[str, ...]
+    released: tuple[str, ...]
 
     @classmethod
     def of(cls, append: Append) -> Batch:
@@ -58,7 +59,8 @@ class Batch(msgspec.Struct, frozen=True):
         return cls(epoch=given.pop("lease").epoch, **given)
 
     def under(self, lease: Lease) -> Append:
-        return Append(self.name, self.rows, self.expected_seq, lease, self.settle, self.catalog, self.blobs)
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "epoch"}
+        return Append(lease=lease, **given)
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -65,6 +65,19 @@ async def a_reference_from_any_session_keeps_a_blob_also_after_its_owner_is_gone
 
 
 @SUBJECT.check
+async def a_released_blob_goes_unless_somebody_else_refers_to_it(harness: Harness) -> None:
+    store, name, other = await harness.open(), harness.name(), harness.name()
+    (_, let_go), (_, shared), (_, kept) = [await _old(harness, store) for _ in range(3)]
+    lease = await store.acquire(name)
+    await append(store, lease, blobs=(let_go, shared, kept))
+    await append(store, await store.acquire(other), blobs=(shared,))
+    await append(store, lease, released=(let_go, shared))
+    await store.collect_blobs(untouched_for=AGE)
+    found = [await _gone(store, digest) for digest in (let_go, shared, kept)]
+    equal(found, [True, False, False], "what is gone of let go, shared and kept")
+
+
+@SUBJECT.check
 async def a_refused_append_keeps_no_blob(harness: Harness) -> None:
     store, name = await harness.open(), harness.name()
     _, digest = await _old(harness, store)

@@ -1,0 +1,63 @@
+"""Records of what a provider keeps of its session: captured, put back, given up."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from outlast.records.types import Body, Part
+
+LostChoice = Literal["fresh", "reseed", "put_back"]
+"""What is done about a provider's session that cannot be resumed: a new one, a new one that is told what
+happened so far, or the captured state in the place of what is there."""
+
+
+class StatePiece(Part, frozen=True, kw_only=True):
+    """A blob with `size` bytes of the file."""
+
+    digest: str
+    size: int
+
+
+class AgentStateCaptured(Body, frozen=True, kw_only=True):
+    """The provider's own transcript, up to its last whole line, is in the store: its pieces one after the
+    other. It replaces the loop's earlier capture."""
+
+    provider: str
+    provider_session: str
+    name: str
+    """Of its file, as the adapter finds its place by."""
+    pieces: list[StatePiece]
+    through_turn: str | None = None
+    """The newest turn that is whole in it; None where none is."""
+    through_seq: int = 0
+    """The record up to which the journal is told in it."""
+    version: str = ""
+    """Of the program that had written it."""
+    partial: bool = False
+    """It was taken while a turn ran, and holds the beginning of that."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(piece.size for piece in self.pieces)
+
+
+class AgentStateRestored(Body, frozen=True, kw_only=True):
+    """The captured transcript was put back, for the provider to resume."""
+
+    provider: str
+    provider_session: str
+    through_turn: str | None = None
+    through_seq: int = 0
+    """The agent is told what the journal has after it."""
+    reason: str = ""
+    kept: str = ""
+    """Where the file that was in its place is kept; empty where there was none."""
+
+
+class AgentSessionDecided(Body, frozen=True, kw_only=True):
+    """What becomes of the loop's provider session, decided by a person or by the agent's `on_lost`."""
+
+    provider_session: str
+    choice: LostChoice
+    by: str
