@@ -38,6 +38,8 @@ class AgentFacts:
     """The spool holds the agent's own end of the turn: `done`, `cancelled` or `failed`."""
     readable: bool = False
     """Its spool can be folded from the journal's cursor on."""
+    stored: bool | None = None
+    """Whether the agent's own transcript holds the turn's prompt; None where nothing proves either."""
     gone: bool = True
     """The agent's process tree is proven dead."""
     note: str = ""
@@ -87,6 +89,8 @@ def _with_landing(parts: list[str], agent: AgentFacts) -> str:
         parts.append(f"its spool holds the turn's end ({agent.terminal})")
     elif agent.landing != "none":
         parts.append(_LANDING[agent.landing])
+    if agent.stored is not None:
+        parts.append(f"the agent's own transcript {'holds' if agent.stored else 'does not hold'} it")
     if not agent.gone and not agent.elsewhere:
         parts.append("processes of its tree may still live")
     if agent.note:

@@ -14,6 +14,7 @@ from outlast.records.types import PlannedTurn
 from outlast.restore.facts import AgentFacts, Facts, describe
 from outlast.state.lookup import steered_into
 from outlast.state.model import OpenGate, OpenTurn, State
+from outlast.turns.budget import spent
 from outlast.turns.cut import Then, what_then, with_open_calls
 
 
@@ -148,6 +149,9 @@ def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
     if agent.landing in ("none", "never_written") and (agent.found or turn.reserved is None):
         unreserved = ", no input was reserved" if agent.landing == "none" else ""
         return _planned(turn, "return", describe(agent) + unreserved)
+    if agent.stored is False and agent.gone and not turn.open_calls and not spent(turn):
+        # No model was told of a prompt that its agent had not stored.
+        return _planned(turn, "return", describe(agent))
     then = what_then(turn, agent.on_interrupt, gone=agent.gone)
     return _planned(turn, "interrupt", with_open_calls(describe(agent), turn), then)
 

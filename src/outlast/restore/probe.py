@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from outlast.agents.contract import Agent, TurnEnded
+from outlast.agents.transcript import ReadsTranscript, Transcript
 from outlast.clock import monotonic
 from outlast.errors import AgentNotFoundError
 from outlast.keep import (
@@ -52,6 +53,7 @@ _LANDING: Mapping[KeepLanding, Landing] = {
     KeepLanding.WRITTEN: "written",
     KeepLanding.OTHER_WRITER: "foreign",
 }
+_WRITTEN: frozenset[Landing] = frozenset({"accepted", "written", "unknown"})
 
 
 async def probe_facts(state: State, inbox: int, hosting: Hosting, resolve: Resolve) -> Facts:
@@ -100,6 +102,11 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
     if agent is not None and turn is not None and not alive:
         terminal, lost = await _spool_terminal(hosting, agent, loop, generation, turn)
         note = note or lost
+    gone = not alive and isinstance(verdict, Verified)
+    landing = _landing(turn, seen, loop.cursor)
+    # Only where it decides something: the whole file is read.
+    asked = gone and terminal is None and landing in _WRITTEN
+    transcript = await _transcript(hosting, agent, loop) if asked else None
     return AgentFacts(
         loop=loop.loop,
         known=base.known,
@@ -111,12 +118,39 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
         alive=alive,
         started=seen.agent_pid > 0,
         exit=ended,
-        landing=_landing(turn, seen, loop.cursor),
+        landing=landing,
         terminal=terminal,
         readable=readable,
-        gone=not alive and isinstance(verdict, Verified),
-        note=note or _doubt(seen, verdict),
+        stored=_stored(turn, landing, loop, transcript),
+        gone=gone,
+        note=note or _doubt(seen, verdict) or _damage(transcript),
     )
+
+
+async def _transcript(hosting: Hosting, agent: object, loop: Loop) -> Transcript | None:
+    """What a dead agent's own transcript tells, where its program has one that can be read."""
+    if not isinstance(agent, ReadsTranscript) or loop.provider_session is None:
+        return None
+    return await asyncio.to_thread(agent.read_transcript, loop.provider_session, hosting.environ)
+
+
+def _stored(
+    turn: OpenTurn | None, landing: Landing, loop: Loop, transcript: Transcript | None
+) -> bool | None:
+    """Whether the agent had stored the prompt. That it had not is proven only as long as the machine has been
+    up: what was written and never synced is gone after a loss of power, and a model may have been told."""
+    if turn is None or transcript is None or landing not in _WRITTEN:
+        return None
+    if turn.turn in transcript.keys:
+        return True
+    same_boot = loop.attempt is not None and loop.attempt.boot_id == boot_id()
+    return False if same_boot and transcript.lacks(turn.turn) else None
+
+
+def _damage(transcript: Transcript | None) -> str:
+    if transcript is None or not transcript.damage:
+        return ""
+    return f"the agent's own transcript {transcript.path} is damaged: {transcript.damage}"
 
 
 def _elsewhere(seen: GenerationFacts, attempt: TurnAttemptStarted | None, verdict: Verdict | None) -> str:

@@ -4,6 +4,7 @@ The model is a script on loopback that refuses a history whose calls and results
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -239,16 +240,35 @@ def test_all_die_before_the_prompt(place: CodexPlace, point: str) -> None:
 
 
 def test_all_die_right_after_the_prompt(place: CodexPlace) -> None:
-    """Whether codex had stored it is not known: it is not given again, and the next one is answered."""
+    """Whether codex had stored it is not known: it is not given again, unless codex's own transcript proves
+    that it was not stored. The next one is answered."""
     assert place.run(ONCE, faults=f"{PROMPT_WRITTEN}=kill").wait().status == -signal.SIGKILL
     place.kill_all()
     place.send("job", "hello", key="two", agent="codex")
     resumed = place.resume()
-    assert (resumed.status, resumed.outcomes[1:]) == (1, ["done"]), resumed
+    assert resumed.outcomes[1:] == ["done"], resumed
     journal = place.journal("job")
-    assert len(journal.bodies(InputReserved, "one")) == 1
+    assert len(journal.bodies(InputReserved, "one")) == 1 + len(journal.bodies(InputReturned))
     journal.assert_every_input_ends_once()
     assert place.lines("begun") <= 1
+
+
+def test_a_prompt_that_codex_has_not_stored_is_given_again(place: CodexPlace) -> None:
+    """Its transcript is there and lacks it: no model was told of it, so it is back in its place."""
+    dead = place.run("hello", faults="turn.terminal.after_append=kill").wait()
+    assert dead.status == -signal.SIGKILL
+    os.kill(place.codex, signal.SIGSTOP)  # What is written to it now is never read.
+    dead = place.run(ONCE, key="two", faults="turn.input.after=kill").wait()
+    assert dead.status == -signal.SIGKILL
+    place.kill_all()
+    assert b"does not hold it" in place.call("plan", "job").stdout
+    resumed = place.resume()
+    assert (resumed.status, resumed.outcomes) == (0, ["done"]), resumed
+    journal = place.journal("job")
+    assert journal.the(InputReturned).request_id == "two"
+    journal.assert_every_input_ends_once()
+    assert place.lines("begun") == 1
+    place.assert_one_thread()
 
 
 # --- between turns --------------------------------------------------------------------------------

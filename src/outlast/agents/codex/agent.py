@@ -11,9 +11,11 @@ from typing import Literal
 from outlast.agents.codex.binary import find_codex, version_of
 from outlast.agents.codex.fold import CodexFold
 from outlast.agents.codex.requests import Approval, Sandbox, ThreadSettings
+from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
 from outlast.agents.settings import check_settings
+from outlast.agents.transcript import Transcript
 from outlast.errors import AgentError
 
 ADAPTER_VERSION = "1"
@@ -77,6 +79,15 @@ class Codex:
         """The fold of one life of the process, from its beginning or from a dumped state."""
         settings = ThreadSettings(context.workspace, self.sandbox, self.approval, self.model)
         return CodexFold(context, settings, ADAPTER_VERSION, state)
+
+    def read_transcript(self, provider_session: str, environ: Mapping[str, str]) -> Transcript | None:
+        """The thread's rollout, None where there is none or it can't be read."""
+        home = codex_home(agent_environment(environ, (*_OWN_NAMES, *self.env)))
+        try:
+            path = find_rollout(home, provider_session)
+            return None if path is None else read_rollout(path, provider_session)
+        except OSError:
+            return None
 
     def versions(self) -> Mapping[str, str]:
         """Of the program, as far as a file beside it tells, and of the adapter."""

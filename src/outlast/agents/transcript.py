@@ -1,0 +1,36 @@
+"""What an agent's own transcript tells: evidence for a restore, never the truth of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A transcript as it was found on disk."""
+
+    path: Path
+    keys: frozenset[str]
+    """Message keys of the prompts that it holds."""
+    loose: bool = False
+    """It ends with a prompt whose key is not in it yet, so that a key that is missing proves nothing."""
+    damage: str = ""
+    """What of it is lost or not what it should be, as a part of a sentence; empty where nothing is."""
+
+    def lacks(self, key: str) -> bool:
+        """Whether it proves that the agent never stored the prompt with this key."""
+        return not self.damage and not self.loose and key not in self.keys
+
+
+@runtime_checkable
+class ReadsTranscript(Protocol):
+    """An adapter whose program's transcript can be read. Such a program stores a prompt before it calls the
+    model with it: what its transcript lacks, no model was told while the machine stayed up."""
+
+    def read_transcript(self, provider_session: str, environ: Mapping[str, str]) -> Transcript | None:
+        """The transcript, None where there is none or it can't be read. `environ` is the runtime's
+        environment. Reads the whole file: not for an event loop."""
+        ...
