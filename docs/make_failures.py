@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from outlast.agents.failure import TAXONOMY, Kind
+from outlast.turns.retrying import in_words
 
 PAGE = Path(__file__).with_name("agents.md")
 BEGIN, END = "<!-- failures: written by make_failures.py -->", "<!-- end of failures -->"
@@ -10,7 +11,7 @@ BEGIN, END = "<!-- failures: written by make_failures.py -->", "<!-- end of fail
 
 def table() -> str:
     """The taxonomy as a Markdown table."""
-    rows = ["| code | what happened | recovery | what to do |", "|---|---|---|---|"]
+    rows = ["| code | what happened | recovery | by itself | what to do |", "|---|---|---|---|---|"]
     rows += [_row(kind) for kind in TAXONOMY.values()]
     return "\n".join(rows)
 
@@ -26,7 +27,16 @@ def current(page: str) -> str:
 
 def _row(kind: Kind) -> str:
     recovery = f"`{kind.recovery}`" if kind.recovery else "none"
-    return f"| `{kind.code}` | {kind.sentence} | {recovery} | {kind.next_step} |"
+    return f"| `{kind.code}` | {kind.sentence} | {recovery} | {_by_itself(kind)} | {kind.next_step} |"
+
+
+def _by_itself(kind: Kind) -> str:
+    if kind.parks:
+        return "parked, the queue is held"
+    policy = kind.retry
+    if policy is None:
+        return ""
+    return f"up to {policy.attempts} retries, after {policy.first:g} s to {in_words(policy.longest)}"
 
 
 if __name__ == "__main__":

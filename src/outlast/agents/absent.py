@@ -27,6 +27,8 @@ class AbsentAgent:
     total_timeout: float | None = None
     on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"] = "skip"
     after_failure: Literal["continue", "hold", "withdraw"] = "continue"
+    on_lost: Literal["ask", "refuse", "fresh", "reseed"] = "ask"
+    retry_attempts: int | None = None
     idle_park: float | None = None
     orphan_grace: float | None = None
 

@@ -42,6 +42,9 @@ class Command:
     """For the manifest; the program is not told."""
     on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"] = "skip"
     after_failure: Literal["continue", "hold", "withdraw"] = "continue"
+    on_lost: Literal["ask", "refuse", "fresh", "reseed"] = "ask"
+    retry_attempts: int | None = None
+    """Retries in a row of a turn that failed and can be taken up again; None: as the kind of failure says."""
     idle_timeout: float | None = 600.0
     """Counts only while no tool call and no gate is open."""
     total_timeout: float | None = None

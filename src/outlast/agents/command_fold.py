@@ -65,6 +65,9 @@ class _State(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     eof: bool = False
     early: tuple[str, str, float | None] | None = None
     """An error (code, message, retry after) that came before the prompt was folded."""
+    early_retryable: bool = False
+    called: bool = False
+    """It has told of a call."""
     calls: dict[str, str] = {}
     """Open calls: id to name."""
     gates: dict[str, bool] = {}
@@ -139,7 +142,7 @@ class CommandFold:
         self._state.turn, self._state.nonce = ours.turn, ours.nonce
         if self._state.early is None:
             return []
-        return self._end(failure=reported(*self._state.early))
+        return self._end(failure=reported(*self._state.early, self._taken_up(self._state.early_retryable)))
 
     def apply_stdin_closed(self, seq: int) -> list[AgentEvent]:
         self._state.last_input = seq
@@ -271,7 +274,7 @@ class CommandFold:
         return [Message(said.role, said.text)]
 
     def _tool(self, said: wire.Tool) -> list[AgentEvent]:
-        calls = self._state.calls
+        calls, self._state.called = self._state.calls, True
         name = said.name or calls.get(said.id, "")
         if said.status != "started":
             calls.pop(said.id, None)
@@ -329,12 +332,21 @@ class CommandFold:
         return self._end(stop_reason=said.stop_reason or "end_turn")
 
     def _error(self, said: wire.Error) -> list[AgentEvent] | None:
+        retryable = said.retryable is True
         if self._state.turn is not None:
-            return self._end(failure=reported(str(said.code), said.message, wire.pause_of(said)))
+            pause, retry = wire.pause_of(said), self._taken_up(retryable)
+            return self._end(failure=reported(str(said.code), said.message, pause, retry))
         if self._state.early is not None:
             return None
         self._state.early = (str(said.code), tidy(said.message), wire.pause_of(said))
+        self._state.early_retryable = retryable
         return []
+
+    def _taken_up(self, retryable: bool) -> Literal["again", "continue"] | None:
+        """A program may do what it does not tell: that the turn can be taken up again is its own word."""
+        if not retryable:
+            return None
+        return "continue" if self._state.called else "again"
 
     def _end(self, *, stop_reason: str = "end_turn", failure: Failure | None = None) -> list[AgentEvent]:
         state = self._state

@@ -213,6 +213,10 @@ class Failure:
     signal: int | None = None
     exit_status: int | None = None
     retry_after: float | None = None
+    retry: Literal["again", "continue"] | None = None
+    """How the turn can be taken up once more so that nothing is done twice: `again`, nothing was done for it
+    and the agent's own record does not hold its input; `continue`, that record holds the input and all that
+    was done. None: this is not known, and only a person lets the turn run once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +365,17 @@ class Agent(Protocol):
     def on_interrupt(self) -> Literal["skip", "continue", "retry", "hold", "ask"]: ...
     @property
     def after_failure(self) -> Literal["continue", "hold", "withdraw"]: ...
+    @property
+    def on_lost(self) -> Literal["ask", "refuse", "fresh", "reseed"]:
+        """What becomes of a session of its own that it cannot resume: a person is asked, the turn is refused,
+        or a new one is begun, which knows nothing or is told what happened so far."""
+        ...
+
+    @property
+    def retry_attempts(self) -> int | None:
+        """Retries in a row that a policy may make of a failed turn; None: as many as the policy says."""
+        ...
+
     @property
     def idle_park(self) -> float | None: ...
     @property

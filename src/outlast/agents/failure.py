@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outlast.agents.contract import ExitInfo, Failure
+from outlast.agents.retry import DISCONNECTED, OVERLOADED, RATE_LIMITED, RetryPolicy
 
 Recovery = Literal["resume_session", "fresh_session"]
 
@@ -32,6 +33,10 @@ class Kind:
     """For the user: what happened."""
     next_step: str
     """For the user: what to do about it."""
+    retry: RetryPolicy | None = None
+    """How it is tried again by itself, where that can do nothing twice. None: never."""
+    parks: bool = False
+    """The same would happen to whatever comes next: the turn waits for a person, and the queue behind it."""
 
 
 _KINDS = (
@@ -68,8 +73,9 @@ _KINDS = (
     Kind(
         "transport_lost",
         "resume_session",
-        "The connection to the agent was lost and its end was not seen.",
-        "Send the next message: the agent is resumed.",
+        "A connection was lost: the agent's to its provider, or ours to the agent, whose end was not seen.",
+        "Look whether the network is there; then send the next message, or `outlast retry`.",
+        retry=DISCONNECTED,
     ),
     Kind(
         "protocol_error",
@@ -88,18 +94,21 @@ _KINDS = (
         "resume_session",
         "The provider asked for a pause: too many requests.",
         "Wait a little, then `outlast retry`.",
+        retry=RATE_LIMITED,
     ),
     Kind(
         "quota_exhausted",
         None,
         "The account's quota or credit is used up.",
         "Raise it with the provider or wait until it is renewed; then `outlast retry`.",
+        parks=True,
     ),
     Kind(
         "provider_overloaded",
         "resume_session",
         "The provider is overloaded or down.",
         "Wait a little, then `outlast retry`.",
+        retry=OVERLOADED,
     ),
     Kind(
         "session_missing",
@@ -274,14 +283,19 @@ def classify_text(text: str) -> str:
     return next((code for pattern, code in _TEXTS if pattern.search(text)), "unknown")
 
 
-def reported(code: str, message: str, retry_after: float | None = None) -> Failure:
+def reported(
+    code: str,
+    message: str,
+    retry_after: float | None = None,
+    retry: Literal["again", "continue"] | None = None,
+) -> Failure:
     """The failure that an agent reports itself: by its code, else by known words in its message. The
     agent's own code stays in the message when it is none of ours."""
     known = classify_code(code)
     if known == "unknown":
         known = classify_text(message)
     shown = message if code == known or not code else f"{code}: {message}" if message else code
-    return Failure(known, tidy(shown), retry_after=retry_after)
+    return Failure(known, tidy(shown), retry_after=retry_after, retry=retry)
 
 
 def tidy(text: str, secrets: Iterable[str] = ()) -> str:

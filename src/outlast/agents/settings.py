@@ -7,13 +7,17 @@ from collections.abc import Mapping
 
 from outlast.errors import ConfigError
 
+MOST_RETRIES = 20
+"""As many attempts as a turn may have at all."""
 LONGEST = 100 * 365 * 86_400.0
 """Seconds of the longest time that can be set: a hundred years."""
 
 _TIMES = ("idle_timeout", "total_timeout", "idle_park", "orphan_grace")
+_COUNTS = ("retry_attempts",)
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "on_interrupt": ("skip", "continue", "retry", "hold", "ask"),
     "after_failure": ("continue", "hold", "withdraw"),
+    "on_lost": ("ask", "refuse", "fresh", "reseed"),
 }
 
 
@@ -29,6 +33,14 @@ def check_settings(agent: object, words: Mapping[str, tuple[str, ...]] | None = 
         if seconds is not None and not _is_time(seconds):
             hint = "give seconds above zero and at most a hundred years, or none for no limit"
             raise ConfigError(f"{name} is {seconds!r}", hint=hint)
+    for name in _COUNTS:
+        count = getattr(agent, name)
+        if count is not None and not _is_count(count):
+            raise ConfigError(f"{name} is {count!r}", hint=f"it is a whole number from 0 to {MOST_RETRIES}")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES
 
 
 def _is_time(seconds: object) -> bool:

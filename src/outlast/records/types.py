@@ -311,6 +311,17 @@ class ReceiptError(Part, frozen=True, kw_only=True):
     """Seconds."""
 
 
+class PlannedRetry(Part, frozen=True, kw_only=True):
+    """That the turn is tried again by itself: the `retry`-th time in a row, of at most `of`, `wait` seconds
+    after this record. `not_before` is that time for people (RFC 3339)."""
+
+    mode: Literal["again", "continue"]
+    retry: int
+    of: int
+    wait: float
+    not_before: str
+
+
 class Receipt(Part, frozen=True, kw_only=True):
     """The typed outcome of one failed attempt."""
 
@@ -319,6 +330,7 @@ class Receipt(Part, frozen=True, kw_only=True):
     failed_phase: str
     error: ReceiptError
     host_recovery: HostRecovery | None = None
+    retry: PlannedRetry | None = None
 
 
 class TurnFailed(Body, frozen=True, kw_only=True):
@@ -338,13 +350,16 @@ class TurnParked(Body, frozen=True, kw_only=True):
 
 BY_ON_INTERRUPT = "on_interrupt"
 """`TurnRetried.by` of a retry that no person asked for: it spends the recovery budget."""
+BY_POLICY = "policy:"
+"""What `TurnRetried.by` begins with, before the failure's code, of a retry that the receipt before it
+planned: the turn waits until its time has come."""
 
 
 class TurnRetried(Body, frozen=True, kw_only=True):
     """Reopens the same turn id."""
 
     by: str
-    """Who asked for it, or BY_ON_INTERRUPT."""
+    """Who asked for it, BY_ON_INTERRUPT, or BY_POLICY and a code."""
     mode: Literal["again", "continue"]
 
 

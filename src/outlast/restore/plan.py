@@ -10,10 +10,12 @@ from typing import Literal
 
 import msgspec
 
+from outlast.clock import isoformat
 from outlast.records.types import PlannedTurn
 from outlast.restore.facts import AgentFacts, Facts, describe
+from outlast.state.delays import delay_json, delays
 from outlast.state.lookup import steered_into
-from outlast.state.model import OpenGate, OpenTurn, State
+from outlast.state.model import Delay, OpenGate, OpenTurn, State
 from outlast.turns.budget import spent
 from outlast.turns.cut import Then, what_then, with_open_calls
 
@@ -36,6 +38,23 @@ class PlannedGate:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedWait:
+    """A turn that failed and is not tried again before its time."""
+
+    turn: str
+    delay: Delay
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        delay = self.delay
+        return (
+            f"turn {self.turn}: waits until {isoformat(delay.until)}, because it failed "
+            f"({delay.code}: {delay.message}); retry {delay.retry} of {delay.of}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RestorePlan:
     """Everything that a restore of `session` from journal position `tip` will do, with its reasons."""
 
@@ -52,6 +71,7 @@ class RestorePlan:
     facts: tuple[str, ...] = ()
     verified_from: int = 0
     """As in the facts."""
+    waits: tuple[PlannedWait, ...] = ()
 
     def lines(self) -> list[str]:
         """For people, one sentence a line."""
@@ -61,6 +81,7 @@ class RestorePlan:
         for turn in self.turns:
             after = "" if turn.then == "none" else f", then {turn.then}"
             lines.append(f"turn {turn.turn}: {turn.action}{after}: {turn.evidence}")
+        lines += [wait.line for wait in self.waits]
         for loop in self.loops:
             lines.append(f"loop {loop.loop}: {loop.action}: {loop.evidence}")
         for gate in self.gates:
@@ -101,6 +122,7 @@ class RestorePlan:
             "held": self.held,
             "facts": list(self.facts),
             "verified_from": self.verified_from,
+            "waits": [{"turn": w.turn} | delay_json(w.delay) for w in self.waits],
         }
 
 
@@ -129,6 +151,7 @@ def plan(state: State, facts: Facts) -> RestorePlan:
         held=root.held,
         facts=tuple(facts.lines()),
         verified_from=facts.verified_from,
+        waits=tuple(PlannedWait(turn, delay) for turn, delay in delays(state)),
     )
 
 

@@ -112,7 +112,8 @@ class SessionActor:
     @property
     def _over(self) -> bool:
         if self._leaving == "finish":
-            return self._turn is None
+            # A turn that only waits to be tried again waits for whoever comes next.
+            return self._turn is None or self.driver.waits
         return self._closed or self._leaving == "detach"
 
     async def _step(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,12 +19,16 @@ from outlast.records.types import (
 )
 from outlast.runtime.holding import held_inputs
 from outlast.state.choices import chosen
+from outlast.state.delays import delayed
 from outlast.state.model import Closed, OpenGate, State
 from outlast.store.contract import Entry
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
 from outlast.turns.requests import AnswerRequest, HoldRequest, StopRequest, TurnRequest, decode
 from outlast.turns.terminal import Ending, Stop
+
+WAIT_OVER = "it waits no more"
+_STOPS: Mapping[str, Literal["killed", "skipped"]] = {"kill": "killed", "skip": "skipped"}
 
 Result = Literal["done", "too_late", "refused"]
 Accept = Callable[[State, Sequence[Entry]], Proposal]
@@ -119,7 +123,7 @@ class Commands:
         return self._settled(entry, "too_late", over)
 
     async def _stop_running(self, entry: Entry, turn: str) -> None:
-        stop = Stop("killed" if entry.kind == "kill" else "cancelled", entry.actor, entry.request_id)
+        stop = Stop(_STOPS.get(entry.kind, "cancelled"), entry.actor, entry.request_id)
         asked = self.driver.stopping(turn)
         if not self.at_work:
             await self.driver.end_agent(grace=0.0)
@@ -174,8 +178,16 @@ class Commands:
     async def _retry(self, entry: Entry) -> None:
         wanted = decode(TurnRequest, entry.body).turn
         await self._decide(lambda state: self._retried(state, entry, wanted))
+        self.driver.wake()
 
     def _retried(self, state: State, entry: Entry, wanted: str | None) -> Proposal:
+        waits = delayed(state, wanted)
+        if waits is not None:
+            # It is tried again as was planned, only now.
+            settled = CommandSettled(
+                request_id=entry.request_id, command="retry", outcome="done", detail=WAIT_OVER
+            )
+            return self._proposal(entry, settled, *_active(state, state.root or ""), turn=waits)
         if state.open_turns:
             return self._settled(entry, "refused", "a turn is running; ask again when it has ended")
         closed = retryable(state, wanted or "")
@@ -187,9 +199,16 @@ class Commands:
 
     async def _skip(self, entry: Entry) -> None:
         wanted = decode(TurnRequest, entry.body).turn
-        await self._decide(lambda state: self._skipped(state, entry, wanted))
+        waits = delayed(self.state, wanted)
+        if waits in self.state.open_turns:
+            await self._stop_running(entry, waits)
+        else:
+            await self._decide(lambda state: self._skipped(state, entry, wanted))
 
     def _skipped(self, state: State, entry: Entry, wanted: str | None) -> Proposal:
+        waits = delayed(state, wanted)
+        if waits in state.queue:
+            return self._proposal(entry, InputCancelled(request_id=waits or "", reason="cancelled"))
         turn = wanted if wanted in state.parked else None
         root = state.root or ""
         if turn is None and (wanted is not None or not state.loops[root].held):

@@ -29,6 +29,7 @@ from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
 from outlast.runtime.view import Gate, View, build_view, gate_of
 from outlast.runtime.waiting import waiting_answers
+from outlast.state.delays import delayed
 from outlast.state.title import one_line
 from outlast.state.turn_ends import Ends, begun_in
 from outlast.store import refusals
@@ -255,23 +256,25 @@ class Session:
         return await self._command("close", CloseRequest(), actor)
 
     async def retry(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
-        """Run a turn that is parked or did not end as done again: its input is sent once more. Without `turn`
-        the newest such one is meant, as things are now and not when an owner reads the command. Refused while
-        a turn runs."""
+        """Run a turn that is parked or did not end as done again: its input is sent once more. One that waits
+        to be tried again by itself is tried now. Without `turn` that one is meant, else the newest such one,
+        as things are now and not when an owner reads the command. Refused while a turn runs."""
         if turn is None:
-            closed = retryable(await load_state(self._backing.store, self.id))
-            if closed is None:
+            state = await load_state(self._backing.store, self.id)
+            closed = retryable(state)
+            turn = delayed(state) or (None if closed is None else closed.turn)
+            if turn is None:
                 await self._require()
                 return Settled("too_late", "no turn is parked, and none ended without being done")
-            turn = closed.turn
         return await self._command("retry", TurnRequest(turn=turn), actor)
 
     async def skip(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
-        """Leave a parked turn (the newest, without `turn`) as it is; a held queue goes on."""
+        """Leave a parked turn (the newest, without `turn`), or before that one that waits to be tried again,
+        as it is; a held queue goes on."""
         if turn is None:
             await self._require()
             state = await load_state(self._backing.store, self.id)
-            turn = next(reversed(state.parked), None)
+            turn = delayed(state) or next(reversed(state.parked), None)
             if turn is None and not any(loop.held for loop in state.loops.values()):
                 return Settled("too_late", "no turn is parked and the queue is not held")
         return await self._command("skip", TurnRequest(turn=turn), actor)

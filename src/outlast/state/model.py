@@ -19,8 +19,23 @@ from outlast.records.types import (
     InputReserved,
     Manifest,
     OnInterrupt,
+    PlannedRetry,
     TurnAttemptStarted,
 )
+
+
+class Delay(msgspec.Struct, frozen=True):
+    """A turn that failed waits for its next attempt, which comes by itself."""
+
+    until: int
+    """UTC in microseconds, for people; whoever waits takes `wait` as the most that may be left."""
+    wait: float
+    """Seconds from its beginning."""
+    retry: int
+    of: int
+    code: str
+    message: str
+    """What it failed of, its beginning."""
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -40,6 +55,9 @@ class Queued(msgspec.Struct, frozen=True):
     """The turn that it is to be given to while that runs."""
     reserved: InputReserved | None = None
     """It was, or was about to be: whether it landed is decided before the turn is closed."""
+    retries: int = 0
+    """As in `OpenTurn`."""
+    delay: Delay | None = None
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -78,6 +96,12 @@ class OpenTurn(msgspec.Struct):
     answers: dict[str, Answered] = msgspec.field(default_factory=dict)
     """Gates of this turn that were resolved with an answer: a later owner delivers what the agent has not
     been told yet."""
+    calls: int = 0
+    """Calls that have started since it was opened."""
+    retries: int = 0
+    """By a policy, in a row: since the turn last made progress or a person opened it."""
+    delay: Delay | None = None
+    """It is not given to an agent before that."""
 
 
 class Closed(msgspec.Struct, frozen=True):
@@ -95,6 +119,11 @@ class Closed(msgspec.Struct, frozen=True):
     attempts: int
     reason: str = ""
     since_progress: int = 0
+    retries: int = 0
+    planned: PlannedRetry | None = None
+    """Of a failed one that its next record opens again."""
+    message: str = ""
+    """What a failed one failed of, its beginning."""
 
 
 class OpenGate(msgspec.Struct, frozen=True):
@@ -138,6 +167,11 @@ class Loop(msgspec.Struct):
     folded: AgentStateFolded | None = None
     turns: int = 0
     """Index of the newest turn."""
+
+    @property
+    def resumes(self) -> str | None:
+        """The provider session that the agent is to resume; None: it begins a new one."""
+        return None if self.decided in ("fresh", "reseed") else self.provider_session
 
 
 class State(msgspec.Struct):

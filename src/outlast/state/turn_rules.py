@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from outlast.records import types as t
 from outlast.records.envelope import Record
 from outlast.state.lookup import Rules, loop_of, open_turn, refuse, steered_into, unsuccessful
-from outlast.state.model import Answered, Closed, OpenGate, OpenTurn, Queued, State
+from outlast.state.model import Answered, Closed, Delay, OpenGate, OpenTurn, Queued, State
 from outlast.state.title import one_line
 
 OPEN_CALLS = 1_000
@@ -15,6 +15,9 @@ OPEN_CALLS = 1_000
 
 RETRYABLE = 20
 """Older unsuccessful turns that can be retried: the state's size must not follow the history."""
+
+MESSAGE_KEPT = 300
+"""Characters of what a turn waits for."""
 
 # --- input -------------------------------------------------------------------------------------
 
@@ -48,6 +51,8 @@ def _input_returned(state: State, record: Record, body: t.InputReturned) -> None
         attempts=turn.attempts - taken_back,
         since_progress=max(0, turn.since_progress - taken_back),
         retried=None if turn.mode == "first" else turn.mode,
+        retries=turn.retries,
+        delay=turn.delay,
     )
     waiting = [*state.queue.values(), entry]
     waiting.sort(key=lambda queued: queued.seq)
@@ -69,15 +74,25 @@ def _input_cancelled(state: State, record: Record, body: t.InputCancelled) -> No
 
 
 def _command_settled(state: State, record: Record, body: t.CommandSettled) -> None:
+    turn = record.turn or ""
+    if body.command == "retry" and body.outcome == "done":
+        _wait_no_more(state, turn)
     if body.command != "skip" or body.outcome != "done":
         return
-    turn = record.turn or ""
     closed = unsuccessful(state, turn)
     if turn not in state.parked and closed is None:
         refuse(state, record, f"turn {record.turn} is not parked")
     state.parked.pop(turn, None)
     if closed is not None:
         del state.last_unsuccessful[closed.loop]
+
+
+def _wait_no_more(state: State, turn: str) -> None:
+    """A person lets a turn that waits for its time be tried now."""
+    if turn in state.open_turns:
+        state.open_turns[turn].delay = None
+    elif turn in state.queue:
+        state.queue[turn] = replace(state.queue[turn], delay=None)
 
 
 # --- turns -------------------------------------------------------------------------------------
@@ -110,6 +125,8 @@ def _turn_started(state: State, record: Record, body: t.TurnStarted) -> None:
         attempts=entry.attempts,
         since_progress=entry.since_progress,
         mode=entry.retried or "first",
+        retries=entry.retries,
+        delay=entry.delay,
     )
     if entry.index is None:
         loop.turns = index
@@ -128,6 +145,7 @@ def _turn_attempt_started(state: State, record: Record, body: t.TurnAttemptStart
     turn.since_progress += 1
     turn.attempt = body
     turn.attempt_seq = record.seq
+    turn.delay = None
     turn.reserved = None
     turn.reserved_seq = 0
     state.loops[turn.loop].attempt = body
@@ -152,7 +170,7 @@ def _agent_event_recorded(state: State, record: Record, body: t.AgentEventRecord
     # An agent may say something after its terminal: then there is no turn that could have progressed.
     turn = state.open_turns.get(record.turn or "")
     if turn is not None and body.kind == "message":
-        turn.since_progress = 0
+        turn.since_progress = turn.retries = 0
 
 
 def _call_observed(state: State, record: Record, body: t.CallObserved) -> None:
@@ -160,6 +178,7 @@ def _call_observed(state: State, record: Record, body: t.CallObserved) -> None:
     if turn is None:
         return
     if body.status == "started":
+        turn.calls += 1
         if body.call in turn.open_calls or len(turn.open_calls) < OPEN_CALLS:
             turn.open_calls[body.call] = body.name
         else:
@@ -168,7 +187,7 @@ def _call_observed(state: State, record: Record, body: t.CallObserved) -> None:
     if turn.open_calls.pop(body.call, None) is None and turn.more_calls:
         turn.more_calls -= 1
     if body.status == "completed":
-        turn.since_progress = 0
+        turn.since_progress = turn.retries = 0
 
 
 def _agent_state_folded(state: State, record: Record, body: t.AgentStateFolded) -> None:
@@ -201,6 +220,7 @@ def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
         attempts=turn.attempts,
         reason=reason,
         since_progress=turn.since_progress,
+        retries=turn.retries,
     )
 
 
@@ -225,7 +245,9 @@ def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
 
 
 def _turn_failed(state: State, record: Record, body: t.TurnFailed) -> None:
-    closed = _close(state, record, "failed", body.receipt.error.code)
+    error = body.receipt.error
+    closed = _close(state, record, "failed", error.code)
+    closed = replace(closed, planned=body.receipt.retry, message=error.message[:MESSAGE_KEPT])
     _displace(state, closed.loop)
     state.last_unsuccessful[closed.loop] = closed
 
@@ -253,6 +275,7 @@ def _turn_retried(state: State, record: Record, body: t.TurnRetried) -> None:
     if closed is None:
         refuse(state, record, f"turn {record.turn} is neither parked nor one that did not end as done")
     _refuse_second(state, record, closed.loop)
+    delay = _delay(state, record, closed) if body.by.startswith(t.BY_POLICY) else None
     if state.parked.pop(name, None) is None and state.retryable.pop(name, None) is None:
         del state.last_unsuccessful[closed.loop]
     state.stopped = None
@@ -266,9 +289,33 @@ def _turn_retried(state: State, record: Record, body: t.TurnRetried) -> None:
         started_at=record.at,
         epoch=record.epoch,
         attempts=closed.attempts,
-        since_progress=closed.since_progress if body.by == t.BY_ON_INTERRUPT else 0,
+        since_progress=_since_progress(closed, body),
         mode=body.mode,
+        retries=_retries(closed, body, delay),
+        delay=delay,
     )
+
+
+def _delay(state: State, record: Record, closed: Closed) -> Delay:
+    planned = closed.planned
+    if planned is None or closed.outcome != "failed" or closed.seq != record.seq - 1:
+        refuse(state, record, f"no receipt has planned this retry of turn {closed.turn}")
+    until = record.at + int(planned.wait * 1_000_000)
+    return Delay(until, planned.wait, planned.retry, planned.of, closed.reason, closed.message)
+
+
+def _retries(closed: Closed, body: t.TurnRetried, delay: Delay | None) -> int:
+    if delay is not None:
+        return delay.retry
+    return closed.retries if body.by == t.BY_ON_INTERRUPT else 0
+
+
+def _since_progress(closed: Closed, body: t.TurnRetried) -> int:
+    """A person's retry begins anew. An attempt that a policy repeats is none that the turn is to blame for,
+    and those before it stay counted."""
+    if body.by.startswith(t.BY_POLICY):
+        return max(0, closed.since_progress - 1)
+    return closed.since_progress if body.by == t.BY_ON_INTERRUPT else 0
 
 
 def _no_change(state: State, record: Record, body: t.Body) -> None:

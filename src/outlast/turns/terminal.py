@@ -15,6 +15,7 @@ from outlast.journal import Proposal
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     BY_ON_INTERRUPT,
+    BY_POLICY,
     Body,
     Choice,
     CommandSettled,
@@ -22,6 +23,7 @@ from outlast.records.types import (
     GateResolved,
     InputCancelled,
     LoopChanged,
+    PlannedRetry,
     TurnDone,
     TurnFailed,
     TurnInterrupted,
@@ -31,6 +33,7 @@ from outlast.records.types import (
 from outlast.state.model import OpenTurn, State
 from outlast.turns.cut import Then
 from outlast.turns.receipt import receipt
+from outlast.turns.retrying import Judging, Parked, judged
 from outlast.turns.steering import Unlanded, decided, unknown
 
 AfterFailure = Literal["continue", "hold", "withdraw"]
@@ -45,9 +48,10 @@ ASK_CHOICES = (
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A person's wish to end the running turn. `request_id` is the inbox entry that it settles, if any."""
+    """A person's wish to end the running turn. `request_id` is the inbox entry that it settles, if any.
+    `skipped`: a turn that waits to be tried again is not, and the queue goes on."""
 
-    reason: Literal["cancelled", "killed", "closed"]
+    reason: Literal["cancelled", "killed", "closed", "skipped"]
     actor: str | None = None
     request_id: str | None = None
 
@@ -67,6 +71,8 @@ class Ending:
     then: Then = "none"
     unlanded: Unlanded = None
     """Of the inputs that were to join the turn."""
+    judging: Judging | None = None
+    """What a failure is judged by; None: it is a failure, and that is all."""
 
 
 def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailure = "continue") -> Proposal:
@@ -100,8 +106,9 @@ def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFa
             bodies.append(_came_after(stop))
         return bodies
     if stop is not None:
-        interrupted = TurnInterrupted(index=turn.index, reason=stop.reason, evidence=_how(ending))
-        held = state.loops[turn.loop].held or stop.reason == "closed"
+        reason = "cancelled" if stop.reason == "skipped" else stop.reason
+        interrupted = TurnInterrupted(index=turn.index, reason=reason, evidence=_how(ending))
+        held = state.loops[turn.loop].held or stop.reason in ("closed", "skipped")
         return [interrupted] if held else [interrupted, LoopChanged(state="held", reason=stop.reason)]
     if ending.interrupted is not None:
         return [
@@ -111,8 +118,22 @@ def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFa
     if ended is not None and ended.cancelled:
         evidence = "the agent ended the turn as cancelled, nobody here asked for it"
         return [TurnInterrupted(index=turn.index, reason="cancelled", evidence=evidence)]
-    failed = TurnFailed(receipt=receipt(max(turn.attempts, 1), ending.phase, _failure(ending)))
-    return [failed, *_after_failure(state, turn, ending, after_failure)]
+    return _failed(state, turn, ending, after_failure)
+
+
+def _failed(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFailure) -> list[Body]:
+    failure = _failure(ending)
+    verdict = None if ending.judging is None else judged(state.session, turn, failure, ending.judging)
+    planned = verdict if isinstance(verdict, PlannedRetry) else None
+    failed = TurnFailed(receipt=receipt(max(turn.attempts, 1), ending.phase, failure, planned))
+    if planned is not None:
+        return [failed, TurnRetried(by=f"{BY_POLICY}{failure.code}", mode=planned.mode)]
+    after = _after_failure(state, turn, ending, after_failure)
+    if isinstance(verdict, Parked):
+        # What comes next would only fail of the same.
+        after = after or [LoopChanged(state="held", reason=failure.code)]
+        return [failed, TurnParked(reason="held", detail=verdict.why), *after]
+    return [failed, *after]
 
 
 def _came_after(stop: Stop) -> CommandSettled:
@@ -122,7 +143,7 @@ def _came_after(stop: Stop) -> CommandSettled:
     if stop.reason == "killed":
         told = "the agent is gone, with everything that it had started; it had done its turn first"
         return CommandSettled(request_id=request, command="kill", outcome="done", detail=told)
-    command = "close" if stop.reason == "closed" else "cancel"
+    command = {"closed": "close", "skipped": "skip"}.get(stop.reason, "cancel")
     return CommandSettled(
         request_id=request, command=command, outcome="too_late", detail="the turn was done first"
     )

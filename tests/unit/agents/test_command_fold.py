@@ -542,7 +542,7 @@ def test_an_error_is_the_turns_failure() -> None:
     failure = failure_of(
         begun().out(type="error", code=429, message="slow down", retryable=True, retry_after=7.5)
     )
-    assert failure == Failure("rate_limited", "429: slow down", retry_after=7.5)
+    assert failure == Failure("rate_limited", "429: slow down", retry_after=7.5, retry="again")
     assert failure_of(begun().out(type="error", retry_after=-1)) == Failure("unknown", "")
 
 

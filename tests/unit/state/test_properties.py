@@ -42,6 +42,8 @@ def queued(turn: ExpectedTurn) -> tuple[object, ...]:
         turn.since_progress,
         None if turn.mode == "first" else turn.mode,
         turn.given,
+        turn.retries,
+        turn.delayed,
     )
 
 
@@ -56,15 +58,23 @@ def check_open(state: State, expected: Expected) -> None:
             q.since_progress,
             q.retried,
             q.reserved is not None,
+            q.retries,
+            q.delay is not None,
         )
         for q in state.queue.values()
     ] == [queued(turn) for turn in expected.queue]
     turn = expected.running
     assert [
-        (o.turn, o.index, o.attempts, o.since_progress, o.mode, o.attempt, o.reserved is not None)
+        (
+            *(o.turn, o.index, o.attempts, o.since_progress, o.mode, o.attempt, o.reserved is not None),
+            *(o.retries, o.delay is not None),
+        )
         for o in state.open_turns.values()
     ] == [
-        (x.request, x.index, x.attempts, x.since_progress, x.mode, x.attempt, x.reserved)
+        (
+            *(x.request, x.index, x.attempts, x.since_progress, x.mode, x.attempt, x.reserved),
+            *(x.retries, x.delayed),
+        )
         for x in ([] if turn is None else [turn])
     ]
     if turn is not None and state.running is not None:

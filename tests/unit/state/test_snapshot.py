@@ -36,6 +36,13 @@ FOLDS = {
         "2": "1fcfe2d5341ec9fc",
         "3": "16f4e5d4b2c86707",
     },
+    3: {
+        "shape": "46addb5a5f6dce74",
+        "1": "ce0f108f76be10c0",
+        "2": "5155f2c6dcc7f358",
+        "3": "4c493b01a42ab9fd",
+        "4": "b922610bc5d2cd2e",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

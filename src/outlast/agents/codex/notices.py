@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Literal
 
 import msgspec
 
@@ -93,10 +95,18 @@ def _ended(state: State, turn: Turn) -> Ended:
     if turn.status == "completed":
         return Ended("end_turn")
     if turn.status != "interrupted":
-        return failed(turn_failure(turn.error))
+        return failed(replace(turn_failure(turn.error), retry=_taken_up(state)))
     if state.interrupted:
         return Ended("cancelled", cancelled=True)
     return failed(Failure("cancelled", "codex interrupted the turn by itself"))
+
+
+def _taken_up(state: State) -> Literal["again", "continue"] | None:
+    """Codex tells each call before it runs and stores the prompt before it calls the model (measured): a
+    failed turn's prompt stays in the thread, and what was done for it with it."""
+    if state.calls:
+        return None
+    return "continue" if state.landed else "again"
 
 
 def _confirmation(state: State) -> list[AgentEvent]:
@@ -181,6 +191,23 @@ def _error(state: State, params: msgspec.Raw) -> Events:
     return [Notice(f"codex: {tidy(notice.error.message)[:_NOTICE_LIMIT]}")]
 
 
+class _ServerNotice(msgspec.Struct, frozen=True):
+    name: str
+    status: str = ""
+    error: str | None = None
+
+
+def _mcp_server(state: State, params: msgspec.Raw) -> Events:
+    """The turn goes on without a server that does not start."""
+    notice = decode(params, _ServerNotice)
+    if notice is None:
+        return None
+    if notice.status != "failed":
+        return []
+    why = tidy(notice.error or "no reason was given")[:_NOTICE_LIMIT]
+    return [Notice(f"the MCP server {notice.name} did not start: {why}")]
+
+
 def _usage(state: State, params: msgspec.Raw) -> Events:
     notice = decode(params, UsageNotice)
     if notice is None:
@@ -213,5 +240,6 @@ _READERS: Mapping[str, Callable[[State, msgspec.Raw], Events]] = {
     "item/completed": _item_completed,
     "item/agentMessage/delta": _message_delta,
     "thread/tokenUsage/updated": _usage,
+    "mcpServer/startupStatus/updated": _mcp_server,
     "serverRequest/resolved": _request_resolved,
 }

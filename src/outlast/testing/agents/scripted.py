@@ -26,6 +26,7 @@ pass: a wait is for a file or for stdin, and the process ends itself (status 99)
 | `eof` | waits until stdin is closed |
 | `done`, `done:REASON` | says done, and goes on with the markers after it |
 | `error:CODE:MESSAGE` | says error, and goes on |
+| `fail:CODE:SECONDS:MESSAGE` | the same, and that it can be taken up again after SECONDS (may be empty) |
 | `nonce:none`, `nonce:wrong`, `nonce:right` | how the lines after it are signed |
 | `raw:TEXT` | prints TEXT as a line |
 | `hex:BYTES` | prints these bytes, with nothing after them |
@@ -101,6 +102,12 @@ class Agent:
         self.terminal = True
         code, _, message = argument.partition(":")
         self.say("error", code=code, message=message, retryable=False)
+
+    def fail(self, argument: str) -> None:
+        self.terminal = True
+        code, seconds, message = argument.split(":", 2)
+        pause = {"retry_after": float(seconds)} if seconds else {}
+        self.say("error", code=code, message=message, retryable=True, **pause)
 
     def ask(self, argument: str) -> None:
         gate, question, choices = argument.split(":")
@@ -228,6 +235,7 @@ class Agent:
             "eof": self.wait_for_eof,
             "done": self.say_done,
             "error": self.say_error,
+            "fail": self.fail,
             "nonce": lambda how: setattr(self, "nonce", how),
             "raw": lambda text: self.write(text.encode() + b"\n"),
             "hex": lambda digits: self.write(bytes.fromhex(digits)),

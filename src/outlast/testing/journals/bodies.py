@@ -47,6 +47,22 @@ def repaired(kept: int) -> t.JournalRepaired:
     )
 
 
+def limited(attempt: int, retry: int) -> t.TurnFailed:
+    """A failure after which the turn is tried again by itself."""
+    return t.TurnFailed(
+        receipt=t.Receipt(
+            attempt=attempt,
+            completed_phases=["accept", "host_launch"],
+            failed_phase="host_execute",
+            error=t.ReceiptError(code="rate_limited", message="slow down", retry_after=5.0),
+            host_recovery=t.HostRecovery(),
+            retry=t.PlannedRetry(
+                mode="again", retry=retry, of=8, wait=5.25, not_before="2026-01-31T12:00:00.000000Z"
+            ),
+        )
+    )
+
+
 def crashed(attempt: int) -> t.TurnFailed:
     return t.TurnFailed(
         receipt=t.Receipt(

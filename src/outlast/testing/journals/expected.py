@@ -20,6 +20,9 @@ class ExpectedTurn:
     index: int = 0
     attempts: int = 0
     since_progress: int = 0
+    retries: int = 0
+    """By a policy, since it last made progress or a person opened it."""
+    delayed: bool = False
     mode: str = "first"
     attempt: t.TurnAttemptStarted | None = None
     reserved: bool = False

@@ -74,6 +74,8 @@ class JournalWriter(ProviderStates):
         if turn.attempt is None:
             yield from [partial(self._attempt, turn)] * 8
             yield partial(self._return, turn)
+            if turn.delayed:
+                yield partial(self._wait_no_more, turn)
         elif not turn.reserved:
             yield from [partial(self._reserve, turn)] * 8
             yield partial(self._return, turn)
@@ -89,6 +91,7 @@ class JournalWriter(ProviderStates):
             if self._given():
                 yield from [partial(self._join, turn)] * 2
                 yield partial(self._give_back, turn)
+            yield partial(self._fail_for_now, turn)
             if not e.gates:
                 yield from [partial(self._ask, turn)] * 2
         for gate in e.gates:
@@ -188,7 +191,7 @@ class JournalWriter(ProviderStates):
     def _attempt(self, turn: ExpectedTurn) -> None:
         turn.attempts += 1
         turn.since_progress += 1
-        turn.reserved = False
+        turn.reserved = turn.delayed = False
         if not self._generation or self._pick(2):
             self._generation = self._name("generation")
             self._stdout = self._frame = self._last_input = 0
@@ -206,14 +209,14 @@ class JournalWriter(ProviderStates):
     def _say(self, turn: ExpectedTurn) -> None:
         event = bodies.EVENTS[self._pick(len(bodies.EVENTS))]
         if event.kind == "message":
-            turn.since_progress = 0
+            turn.since_progress = turn.retries = 0
         self._write(self._of_output(event, turn))
 
     def _call(self, turn: ExpectedTurn) -> None:
         if turn.calls and self._pick(2):
             call = turn.calls.pop()
             if self._pick(2):
-                turn.since_progress = 0
+                turn.since_progress = turn.retries = 0
                 ended = t.CallObserved(call=call, name="sh", status="completed", output="ok")
             else:
                 ended = t.CallObserved(call=call, name="sh", status="failed", output="no")
@@ -284,6 +287,19 @@ class JournalWriter(ProviderStates):
         failed = bodies.crashed(max(1, turn.attempts))
         self._write(*self._ended(turn, "failed", self._of_turn(failed, turn)))
 
+    def _fail_for_now(self, turn: ExpectedTurn) -> None:
+        failed = bodies.limited(turn.attempts, turn.retries + 1)
+        ended = self._ended(turn, "failed", self._of_turn(failed, turn))
+        before, retries = turn.since_progress, turn.retries
+        retried = self._retried(turn, f"{t.BY_POLICY}rate_limited")
+        turn.since_progress, turn.retries, turn.delayed = max(0, before - 1), retries + 1, True
+        self._write(*ended, retried)
+
+    def _wait_no_more(self, turn: ExpectedTurn) -> None:
+        turn.delayed = False
+        settled = t.CommandSettled(request_id=self._name("now"), command="retry", outcome="done")
+        self._write(self._of_turn(settled, turn))
+
     def _interrupt(self, turn: ExpectedTurn) -> None:
         if self._pick(2):
             interrupted = t.TurnInterrupted(index=turn.index, reason="cancelled")
@@ -318,7 +334,7 @@ class JournalWriter(ProviderStates):
         e.outcomes[turn.request] = "running"
         turn.attempt, turn.reserved = None, False
         if by != t.BY_ON_INTERRUPT:
-            turn.since_progress = 0
+            turn.since_progress = turn.retries = 0
         if self._pick(2):
             turn.mode = "again"
             return self._of_turn(t.TurnRetried(by=by, mode="again"), turn)

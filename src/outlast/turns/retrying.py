@@ -1,0 +1,109 @@
+"""Whether a failed turn is tried again by itself, and when (pure).
+
+A policy repeats only what can do nothing twice: the agent ended the turn itself, says how it can be taken up
+(`Failure.retry`), and what the journal saw of the turn does not speak against it. All else is a person's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from outlast.agents.contract import Failure
+from outlast.agents.failure import kind_of
+from outlast.agents.retry import RetryPolicy, chance_of
+from outlast.clock import Micros, isoformat
+from outlast.records.types import PlannedRetry
+from outlast.state.model import Delay, OpenTurn
+from outlast.turns.budget import ATTEMPTS_TOTAL
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What a failure is judged by, beside the journal. `attempts`: the agent's own limit of retries in a row,
+    where it has one."""
+
+    now: Micros
+    attempts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The turn waits for a person, and the queue behind it. `why` says until when, where that is known."""
+
+    why: str
+
+
+Verdict = PlannedRetry | Parked | None
+"""None: the turn has failed, and that is all."""
+
+
+def judged(session: str, turn: OpenTurn, failure: Failure, judging: Judging) -> Verdict:
+    """What follows the failure of the open `turn`."""
+    kind = kind_of(failure.code)
+    if kind.parks:
+        return Parked(_renewal(failure.retry_after, judging.now))
+    policy, mode = kind.retry, _mode(turn, failure)
+    if policy is None or mode is None:
+        return None
+    retry, most = turn.retries + 1, _most(policy, judging.attempts)
+    if retry > most or turn.attempts >= ATTEMPTS_TOTAL:
+        return None
+    asked = failure.retry_after
+    if asked is not None and not policy.bears(asked):
+        return Parked(_too_long(asked, policy, judging.now))
+    wait = policy.wait(retry, asked, chance_of(session, turn.turn, turn.attempts))
+    until = isoformat(judging.now + int(wait * 1_000_000))
+    return PlannedRetry(mode=mode, retry=retry, of=most, wait=wait, not_before=until)
+
+
+def left_of(delay: Delay, now: Micros) -> float:
+    """Seconds that are still to be waited by an owner that comes to the turn now. Its clock may be another
+    than that of who planned it, or have been set: it never waits for longer than was planned."""
+    return min(max(0.0, (delay.until - now) / 1_000_000), delay.wait)
+
+
+def _mode(turn: OpenTurn, failure: Failure) -> Literal["again", "continue"] | None:
+    if failure.retry is None or turn.open_calls or turn.more_calls:
+        return None  # What became of a call is not known.
+    if turn.mode == "continue":
+        return "continue"  # Whether or not the agent took that in: it was never to be given its input anew.
+    return None if failure.retry == "again" and turn.calls else failure.retry
+
+
+def _most(policy: RetryPolicy, own: int | None) -> int:
+    return policy.attempts if own is None else own
+
+
+def _renewal(seconds: float | None, now: Micros) -> str:
+    if seconds is None:
+        return "the quota is used up; when it is renewed is not known"
+    return f"the quota is used up; it is renewed in {in_words(seconds)}, {_at(seconds, now)}"
+
+
+def _too_long(seconds: float, policy: RetryPolicy, now: Micros) -> str:
+    asked = f"the provider asks to be left alone for {in_words(seconds)}, until {_at(seconds, now)}"
+    return f"{asked}: more than the {in_words(policy.patience)} that are waited by itself"
+
+
+def _at(seconds: float, now: Micros) -> str:
+    at = datetime.fromtimestamp(now / 1_000_000 + seconds, UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def in_words(seconds: float) -> str:
+    """A length of time for people: `12 s`, `5 min`, `2 h 10 min`, `3 d 4 h`."""
+    whole = math.ceil(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    minutes = math.ceil(whole / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    (large, of_large), (small, of_small) = (
+        (("h", minutes // 60), ("min", minutes % 60))
+        if minutes < 48 * 60
+        else (("d", minutes // 1440), ("h", minutes % 1440 // 60))
+    )
+    return f"{of_large} {large} {of_small} {small}" if of_small else f"{of_large} {large}"
