@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from outlast.agents.contract import Agent
 
 _COMMAND_ONLY = ("stdin", "require_nonce")
-_CODEX_ONLY = ("sandbox", "approval", "mcp_servers")
+_CODEX_ONLY = ("sandbox", "approval")
 
 
 def build_agents(settings: Mapping[str, AgentSettings], environ: Mapping[str, str]) -> dict[str, Agent]:
@@ -63,7 +63,7 @@ def _said(said: AgentSettings, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _shared(said: AgentSettings) -> dict[str, Any]:
     """What is said, by the agents' own names; the rest is theirs to decide."""
-    shared = _said(said, ("env", "model", "on_interrupt", "after_failure", "on_lost", "retry_attempts"))
+    shared = _said(said, ("env", "model", "on_interrupt", "after_failure", "retry_attempts"))
     return shared | {name: said.seconds(name) for name in DURATIONS if getattr(said, name) is not None}
 
 
