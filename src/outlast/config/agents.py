@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from outlast.agents.contract import Agent
 
 _COMMAND_ONLY = ("stdin", "require_nonce")
-_CODEX_ONLY = ("sandbox", "approval")
+_CODEX_ONLY = ("sandbox", "approval", "mcp_servers")
 
 
 def build_agents(settings: Mapping[str, AgentSettings], environ: Mapping[str, str]) -> dict[str, Agent]:

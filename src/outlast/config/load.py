@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from outlast.agents.mcp import command_of
 from outlast.config.files import ConfigFile, read_project_file, read_user_file
 from outlast.config.settings import AgentSettings, FileSettings, decode_settings
 from outlast.config.trust import Trust, TrustState
@@ -26,6 +27,7 @@ NEEDS_TRUST = frozenset(
         "require_nonce",
         "sandbox",
         "approval",
+        "mcp_servers",
         "isolate",
         "on_interrupt",
         "orphan_grace",
@@ -162,7 +164,12 @@ def _left_out(said: FileSettings) -> tuple[str, ...]:
 def _programs(said: FileSettings) -> tuple[str, ...]:
     from shlex import join
 
-    return tuple(f"{name}: {join(agent.command)}" for name, agent in said.agents.items() if agent.command)
+    lines = {name: agent.command for name, agent in said.agents.items() if agent.command}
+    for name, agent in said.agents.items():
+        for server, about in (agent.mcp_servers or {}).items():
+            if command := command_of(about):
+                lines[f"{name}, MCP server {server}"] = tuple(command)
+    return tuple(f"{who}: {join(command)}" for who, command in lines.items())
 
 
 def _harmless(said: FileSettings) -> FileSettings:

@@ -4,7 +4,7 @@ default."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
+from outlast.agents.mcp import command_of, with_command
 from outlast.config.durations import parse_duration
 from outlast.errors import ConfigError
 from outlast.records.types import OnInterrupt
@@ -45,6 +46,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     require_nonce: bool | None = None
     sandbox: Literal["read-only", "workspace-write", "danger-full-access"] | None = None
     approval: Literal["untrusted", "on-request", "never"] | None = None
+    mcp_servers: Mapping[str, Mapping[str, Any]] | None = None
+    """MCP servers by name, in the words of the agent's own configuration."""
     isolate: Literal["none"] | None = None
     idle_timeout: str | None = None
     total_timeout: str | None = None
@@ -62,14 +65,15 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return msgspec.structs.replace(self, **dict.fromkeys(names))
 
     def beside(self, folder: Path) -> AgentSettings:
-        """The same, its `command` as it is meant in a file of `folder`: words that begin with `./` or `../`,
-        and a program by a relative path, lie there and not in whatever folder the agent will work in."""
-        if not self.command:
-            return self
-        program, *arguments = self.command
-        words = [program if program.startswith(_PLACED) or "/" not in program else f"./{program}", *arguments]
-        meant = (os.path.normpath(folder / word) if word.startswith(_BESIDE) else word for word in words)
-        return msgspec.structs.replace(self, command=tuple(meant))
+        """The same, its `command` and those of its MCP servers as they are meant in a file of `folder`: words
+        that begin with `./` or `../`, and a program by a relative path, lie there and not in whatever folder
+        the agent will work in."""
+        command = self.command and tuple(_beside(folder, self.command))
+        servers = self.mcp_servers and {
+            name: with_command(about, _beside(folder, command_of(about)))
+            for name, about in self.mcp_servers.items()
+        }
+        return msgspec.structs.replace(self, command=command, mcp_servers=servers)
 
     def says(self, names: frozenset[str]) -> list[str]:
         return [name for name in self.__struct_fields__ if name in names and getattr(self, name) is not None]
@@ -77,6 +81,14 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def seconds(self, name: str) -> float | None:
         text: str | None = getattr(self, name)
         return None if text is None else parse_duration(text)
+
+
+def _beside(folder: Path, command: Sequence[str]) -> list[str]:
+    if not command:
+        return []
+    program, *arguments = command
+    words = [program if program.startswith(_PLACED) or "/" not in program else f"./{program}", *arguments]
+    return [os.path.normpath(folder / word) if word.startswith(_BESIDE) else word for word in words]
 
 
 class WorkspaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -174,6 +186,8 @@ def _in_words(wanted: Any) -> str:
     if get_origin(wanted) is Literal:
         words = [f'"{word}"' if isinstance(word, str) else str(word).lower() for word in get_args(wanted)]
         return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    if get_origin(wanted) is Mapping:
+        return "a table"
     if get_origin(wanted) is tuple:
         return 'a list of texts, like ["one", "two"]'
     plain = {str: "a text in quotes", bool: "true or false", int: "a whole number"}

@@ -121,6 +121,22 @@ def test_the_handshake_opens_a_thread_before_any_prompt_is_there() -> None:
     assert lab.answers(lab.opening["id"], opened()) == [SessionObserved(THREAD)]
 
 
+@pytest.mark.parametrize("resume", [THREAD, None])
+def test_settings_lost_mcp_servers_are_sent_on_every_start_and_resume(resume: str | None) -> None:
+    servers = {"tickets": {"command": "tickets", "args": ["--all"]}}
+    lab = Lab(resume=resume, confirmed=resume is not None, agent=Codex(mcp_servers=servers)).greet()
+    assert lab.opening["params"]["config"] == {"mcp_servers": servers}
+
+
+def test_an_mcp_server_that_does_not_start_is_told_and_no_more() -> None:
+    lab = Lab().ready().running()
+    method = "mcpServer/startupStatus/updated"
+    assert lab.says(method, name="tickets", status="ready", error=None) == []
+    assert lab.says(method, name="tickets", status="failed", error="not there, token=abcdefgh") == [
+        Notice("the MCP server tickets did not start: not there, token=[redacted]")
+    ]
+
+
 def test_the_id_of_a_request_is_the_sequence_number_of_its_input() -> None:
     lab = Lab().ready().running()
     assert [frame.get("id") for frame in lab.written] == [1, None, 3, 4]

@@ -120,6 +120,11 @@ def test_a_home_that_is_not_there_is_said_before_codex_fails_on_it(tmp_path: Pat
         {"idle_timeout": -1.0},
         {"total_timeout": 1e300},
         {"on_interrupt": "redo"},
+        {"mcp_servers": {"x": {}}},
+        {"mcp_servers": {"x": {"command": ["a", "b"]}}},
+        {"mcp_servers": {"x": {"command": "a", "args": "b"}}},
+        {"mcp_servers": {"": {"command": "a"}}},
+        {"mcp_servers": {"x": {"command": "a", "env": {"A": object()}}}},
     ],
 )
 def test_a_setting_that_means_nothing_is_refused(settings: dict[str, object]) -> None:

@@ -148,9 +148,44 @@ def test_who_is_asked_to_trust_a_file_sees_the_paths_as_they_are_meant(place: Pl
     assert project.programs == (f"mine: {place.project}/agent",)
 
 
+MCP = """
+[agents.codex.mcp_servers.tickets]
+command = "./server"
+args = ["--data", "../data", "plain"]
+env = { TOKEN = "secret" }
+
+[agents.codex.mcp_servers.far]
+url = "https://x/mcp"
+"""
+
+
+def test_mcp_servers_are_beside_the_file_that_says_them_and_need_trust(place: Place) -> None:
+    place.own(MCP)
+    config = load_config(place.environ, str(place.project))
+    assert config.project is not None
+    assert config.project.left_out == ("agents.codex.mcp_servers",)
+    above = place.project.parent
+    assert config.project.programs == (
+        f"codex, MCP server tickets: {place.project}/server --data {above}/data plain",
+    )
+    assert config.agents()["codex"] == Codex()
+    place.trust()
+    agent = load_config(place.environ, str(place.project / "src")).agents()["codex"]
+    assert isinstance(agent, Codex)
+    assert agent.mcp_servers == {
+        "tickets": {
+            "command": f"{place.project}/server",
+            "args": ["--data", f"{above}/data", "plain"],
+            "env": {"TOKEN": "secret"},
+        },
+        "far": {"url": "https://x/mcp"},
+    }
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
+        ("mcp_servers = 3", "has to be a table; it is a number"),
         ('command = "python3 x"', 'command` in {file} has to be a list of texts, like ["one", "two"]'),
         ('command = ["x", 3]', 'has to be a list of texts, like ["one", "two"]; it is a list'),
         ('stdin = "maybe"', 'stdin` in {file} has to be "close" or "open"; it is another text'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from outlast.agents.codex.requests import Approval, Sandbox, ThreadSettings
 from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
+from outlast.agents.mcp import McpServer, check_mcp_servers
 from outlast.agents.settings import check_settings
 from outlast.agents.transcript import Transcript
 from outlast.errors import AgentError
@@ -29,14 +30,16 @@ class Codex:
     `model` None is the model of the user's codex configuration. `sandbox` and `approval` are sent on every
     start and resume, whatever the user's configuration says. `binary` names the program (default: `codex`
     on PATH, else the installed wheel). `env` names variables that are let through beside the safe list and
-    codex's own. Times are seconds; None is no limit. Raises ConfigError for a time or a word that means
-    nothing."""
+    codex's own. `mcp_servers` are MCP servers by name, in the words of codex's own configuration; they are
+    sent on every start and resume and stand beside the user's own. Times are seconds; None is no limit.
+    Raises ConfigError for a time, a word or a server that means nothing."""
 
     model: str | None = None
     sandbox: Sandbox = "workspace-write"
     approval: Approval = "on-request"
     binary: str | None = None
     env: tuple[str, ...] = ()
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     idle_timeout: float | None = 600.0
     total_timeout: float | None = None
     on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"] = "skip"
@@ -49,6 +52,7 @@ class Codex:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        check_mcp_servers(self.mcp_servers)
 
     @property
     def kind(self) -> str:
@@ -79,7 +83,9 @@ class Codex:
 
     def fold(self, context: FoldContext, state: bytes | None = None) -> CodexFold:
         """The fold of one life of the process, from its beginning or from a dumped state."""
-        settings = ThreadSettings(context.workspace, self.sandbox, self.approval, self.model)
+        settings = ThreadSettings(
+            context.workspace, self.sandbox, self.approval, self.model, self.mcp_servers
+        )
         return CodexFold(context, settings, ADAPTER_VERSION, state)
 
     def read_transcript(self, provider_session: str, environ: Mapping[str, str]) -> Transcript | None:

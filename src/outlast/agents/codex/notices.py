@@ -191,6 +191,23 @@ def _error(state: State, params: msgspec.Raw) -> Events:
     return [Notice(f"codex: {tidy(notice.error.message)[:_NOTICE_LIMIT]}")]
 
 
+class _ServerNotice(msgspec.Struct, frozen=True):
+    name: str
+    status: str = ""
+    error: str | None = None
+
+
+def _mcp_server(state: State, params: msgspec.Raw) -> Events:
+    """The turn goes on without a server that does not start."""
+    notice = decode(params, _ServerNotice)
+    if notice is None:
+        return None
+    if notice.status != "failed":
+        return []
+    why = tidy(notice.error or "no reason was given")[:_NOTICE_LIMIT]
+    return [Notice(f"the MCP server {notice.name} did not start: {why}")]
+
+
 def _usage(state: State, params: msgspec.Raw) -> Events:
     notice = decode(params, UsageNotice)
     if notice is None:
@@ -223,5 +240,6 @@ _READERS: Mapping[str, Callable[[State, msgspec.Raw], Events]] = {
     "item/completed": _item_completed,
     "item/agentMessage/delta": _message_delta,
     "thread/tokenUsage/updated": _usage,
+    "mcpServer/startupStatus/updated": _mcp_server,
     "serverRequest/resolved": _request_resolved,
 }

@@ -31,6 +31,7 @@ class ThreadSettings:
     sandbox: Sandbox
     approval: Approval
     model: str | None
+    mcp_servers: Mapping[str, Mapping[str, object]]
 
 
 def initialize(seq: int, version: str) -> InputLine:
@@ -54,6 +55,9 @@ def open_thread(seq: int, settings: ThreadSettings, resume: str | None) -> Input
     }
     if settings.model is not None:
         params["model"] = settings.model
+    if settings.mcp_servers:
+        # Codex keeps none of them with the thread: a resume without them is a thread without them.
+        params["config"] = {"mcp_servers": settings.mcp_servers}
     if resume is None:
         return _request(seq, "thread/start", params)
     page = {"limit": 1, "itemsView": "summary", "sortDirection": "desc"}

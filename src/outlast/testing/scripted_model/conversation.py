@@ -90,6 +90,8 @@ class ToolCall:
 
     name: str
     arguments: JsonObject
+    namespace: str = ""
+    """Of the tools of an MCP server, where the API has such a thing (Responses)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,9 @@ def _message(text: str, identity: Identity) -> JsonObject:
 
 
 def _call(call: ToolCall, identity: Identity, index: int) -> JsonObject:
+    namespace: JsonObject = {"namespace": call.namespace} if call.namespace else {}
     return {
+        **namespace,
         "type": "function_call",
         "id": identity.name("fc", index),
         "call_id": identity.name("call", index),

@@ -1,0 +1,51 @@
+"""MCP servers that a session's agent is to use: passed on in the agent's own words, looked at as far as all
+agents agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, TypeGuard
+
+import msgspec
+
+from outlast.errors import ConfigError
+
+McpServer: TypeAlias = Mapping[str, object]
+"""`command` and `args`, or `url`, and whatever else the agent knows."""
+
+
+def check_mcp_servers(servers: Mapping[str, McpServer]) -> None:
+    """Raises ConfigError naming the server that is none."""
+    for name, about in servers.items():
+        if not name or not name.isprintable():
+            raise ConfigError(f"{name!r} is no name for an MCP server", hint="use printable characters")
+        program = isinstance(about.get("command"), str) and _is_text_list(about.get("args", []))
+        if not program and not isinstance(about.get("url"), str):
+            raise ConfigError(
+                f"the MCP server {name} has neither a `command` with a list of `args` nor a `url`",
+                hint='for example command = "./server" or url = "http://127.0.0.1:8080/mcp"',
+            )
+        try:
+            msgspec.json.encode(about)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"the MCP server {name} holds what cannot be passed on: {error}") from None
+
+
+def command_of(server: McpServer) -> list[str]:
+    """The server's program and arguments; empty where it has none, or none that could be run."""
+    program, arguments = server.get("command"), server.get("args", [])
+    if not isinstance(program, str) or not _is_text_list(arguments):
+        return []
+    return [program, *arguments]
+
+
+def with_command(server: McpServer, command: Sequence[str]) -> McpServer:
+    """The same server with another program and arguments; unchanged where there is none."""
+    if not command:
+        return server
+    program, *arguments = command
+    return {**server, "command": program} | ({"args": arguments} if arguments or "args" in server else {})
+
+
+def _is_text_list(value: object) -> TypeGuard[Sequence[str]]:
+    return isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
