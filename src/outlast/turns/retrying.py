@@ -44,7 +44,10 @@ def judged(session: str, turn: OpenTurn, failure: Failure, judging: Judging) -> 
     """What follows the failure of the open `turn`."""
     kind = kind_of(failure.code)
     if kind.parks:
-        return Parked(_renewal(failure.retry_after, judging.now))
+        quota = failure.code == "quota_exhausted"
+        return Parked(
+            _renewal(failure.retry_after, judging.now) if quota else failure.message or kind.sentence
+        )
     policy, mode = kind.retry, _mode(turn, failure)
     if policy is None or mode is None:
         return None
