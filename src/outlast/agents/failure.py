@@ -123,6 +123,13 @@ _KINDS = (
         "Send the next message: it begins a new agent session, and the journal says so.",
     ),
     Kind(
+        "session_in_use",
+        "resume_session",
+        "Another process writes the agent's own session.",
+        "End it, or the work in it: a session has one writer. Then `outlast retry`.",
+        parks=True,
+    ),
+    Kind(
         "version_unsupported",
         None,
         "This version of the agent cannot do what was asked of it.",

@@ -208,8 +208,8 @@ def test_silent_fresh_a_confirmed_thread_that_is_gone_is_lost_and_nothing_new_be
 def test_double_writer_a_thread_with_another_writer_is_refused_by_name() -> None:
     replay = Replay("two-writers-2")
     [failed] = replay.all(StartFailed)
-    assert failed.failure.code == "unknown"
-    assert "another process is writing" in failed.failure.message
+    assert failed.failure.code == "session_in_use"
+    assert "another process has this codex thread open" in failed.failure.message
     assert replay.fold.ending
     assert replay.all(SessionLost) == []
 

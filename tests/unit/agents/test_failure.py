@@ -32,6 +32,7 @@ CODES = [
     "provider_overloaded",
     "session_missing",
     "session_corrupt",
+    "session_in_use",
     "version_unsupported",
     "input_lost",
     "output_limit",

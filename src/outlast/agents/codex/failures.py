@@ -58,7 +58,8 @@ def session_failure(error: RpcError) -> Failure:
     """Why codex refused to start or resume a thread. Only what is wrong with the thread itself is a failure
     of the session: a refusal for another reason leaves the thread as good as it was."""
     if "active writer" in error.message:
-        return Failure("unknown", "another process is writing this codex thread: end it, then send again")
+        message = "another process has this codex thread open: look for a codex in another terminal or editor"
+        return Failure("session_in_use", message)
     if _is_missing(error):
         return Failure("session_missing", "codex has no record of this thread")
     if error.code == _INTERNAL_ERROR:
