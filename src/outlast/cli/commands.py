@@ -23,6 +23,7 @@ from outlast.errors import TurnNotFoundError
 
 if TYPE_CHECKING:
     from outlast.config import Config
+    from outlast.records.agent_state import LostChoice
     from outlast.runtime.handles import Session, Settled
 
 Order: TypeAlias = "Callable[[Session, str | None], Awaitable[Settled]]"
@@ -83,15 +84,30 @@ def close_command(session: str, as_json: bool) -> int:
 @click.command("retry")
 @session_argument
 @turn_argument
+@click.option("--fresh", "choice", flag_value="fresh", help="In a new agent session that knows nothing yet.")
+@click.option(
+    "--reseed", "choice", flag_value="reseed", help="In a new agent session that is told what happened."
+)
+@click.option(
+    "--put-back", "choice", flag_value="put_back", help="In the agent session as it was captured last."
+)
+@click.option("--as-is", "choice", flag_value="as_is", help="In the agent session as it is there, damaged.")
 @json_option()
-def retry_command(session: str, turn: str | None, as_json: bool) -> int:
+def retry_command(session: str, turn: str | None, choice: LostChoice | None, as_json: bool) -> int:
     """Send a failed, interrupted or parked turn to its agent again.
 
     What the turn had already done may happen again: only you can know that this is right. Without TURN it
     is the newest that did not end as done. Exits 4 when there is nothing to retry.
+
+    Where the agent's own session is lost, say how to go on: --put-back, --as-is, --reseed or --fresh. What
+    is in the way is kept aside.
     """
     said = Said("the turn begins again", "nothing to retry", fails=True)
-    return _asking(session, turn, as_json, lambda handle, which: handle.retry(which, actor="cli"), said)
+
+    async def retry(handle: Session, which: str | None) -> Settled:
+        return await handle.retry(which, session=choice, actor="cli")
+
+    return _asking(session, turn, as_json, retry, said)
 
 
 @click.command("skip")

@@ -16,9 +16,10 @@ from outlast.cli.output import Screen, visible
 from outlast.cli.owners import heard
 from outlast.cli.present import Presenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
-from outlast.cli.text import first_line
+from outlast.cli.text import delay_line, first_line
 from outlast.records.envelope import Record
 from outlast.records.types import GateOpened, GateResolved, InputAccepted
+from outlast.state.choices import about_lost
 from outlast.state.messages import text_of
 from outlast.state.turn_ends import TERMINALS, begun_in
 
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from outlast.runtime.handles import Session
     from outlast.runtime.outcome import Outcome
     from outlast.runtime.runtime import Runtime
-    from outlast.state.model import OpenGate
+    from outlast.state.model import Delay, OpenGate
     from outlast.store.contract import Store
 
 T = TypeVar("T")
+AT_WORK = ("running", "retrying")
+"""States of a session in the catalog: a turn is open, and asks nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class Attendance:
         body = record.body
         if isinstance(body, GateOpened):
             choices = tuple(body.choices)
-            parked = body.resolver == "runtime"
+            parked = body.resolver == "runtime" and not about_lost(body.choices)
             question = OpenQuestion(
                 body.gate, body.kind, body.question, choices, body.requested_by, parked=parked
             )
@@ -236,6 +239,8 @@ class Position:
     inputs: Mapping[str, str] = field(default_factory=dict)
     """First lines of the inputs that were accepted and wait there, or whose turns are open: a restore may
     return those to the queue."""
+    delay: Delay | None = None
+    """What the session's next turn waits for there."""
 
 
 async def position_of(store: Store, session: Session) -> Position:
@@ -243,9 +248,10 @@ async def position_of(store: Store, session: Session) -> Position:
     only where there are any, and nothing is kept of what was said in it."""
     seq = (await store.tip(session.id)).seq
     row = await store.listed(session.id)
-    if row is None or not (row.entry.open_gates or row.entry.queued or row.entry.state == "running"):
+    if row is None or not (row.entry.open_gates or row.entry.queued or row.entry.state in AT_WORK):
         return Position(seq)
     from outlast.journal import load_state
+    from outlast.state.delays import delays
 
     state = await load_state(store, session.id)
     return Position(
@@ -253,6 +259,7 @@ async def position_of(store: Store, session: Session) -> Position:
         questions=tuple(map(_question, state.gates.values())),
         attempts={turn.turn: turn.attempt for turn in state.open_turns.values() if turn.attempt},
         begun=begun_in(state),
+        delay=next((delay for _, delay in delays(state)), None),
         inputs=await _first_lines(
             store,
             session.id,
@@ -264,7 +271,7 @@ async def position_of(store: Store, session: Session) -> Position:
 
 def _question(gate: OpenGate) -> OpenQuestion:
     said = gate.opened
-    parked = said.resolver == "runtime"
+    parked = said.resolver == "runtime" and not about_lost(said.choices)
     return OpenQuestion(gate.gate, said.kind, said.question, gate.choices, said.requested_by, parked=parked)
 
 
@@ -315,6 +322,9 @@ class _Elsewhere:
 
 def attendance_of(session: Session, showing: Showing, *, turn: str | None = None) -> Attendance:
     """Attend to a session with the person, the rules and the streams of this command."""
+    delay = showing.position.delay
+    if delay is not None and not showing.screen.as_json:
+        showing.screen.note(visible(delay_line(delay)))
     progress = Progress(showing.position.seq)
     ask = can_ask() and not showing.screen.as_json
     elsewhere = _Elsewhere(showing.runtime.store, session, progress)

@@ -63,7 +63,7 @@ def _said(said: AgentSettings, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _shared(said: AgentSettings) -> dict[str, Any]:
     """What is said, by the agents' own names; the rest is theirs to decide."""
-    shared = _said(said, ("env", "model", "on_interrupt", "after_failure", "retry_attempts"))
+    shared = _said(said, ("env", "model", "on_interrupt", "after_failure", "on_lost", "retry_attempts"))
     return shared | {name: said.seconds(name) for name in DURATIONS if getattr(said, name) is not None}
 
 

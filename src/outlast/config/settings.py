@@ -41,6 +41,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     model: str | None = None
     on_interrupt: OnInterrupt | None = None
     after_failure: AfterFailure | None = None
+    on_lost: Literal["ask", "refuse", "fresh", "reseed"] | None = None
     retry_attempts: int | None = None
     stdin: Literal["close", "open"] | None = None
     require_nonce: bool | None = None

@@ -160,6 +160,14 @@ class Journal:
         hold.let_go()
         return batch.records
 
+    async def put_blob(self, data: bytes) -> str:
+        """Store bytes that the next append refers to; their digest. Raises StoreFullError."""
+        return await self._store.put_blob(data)
+
+    async def get_blob(self, digest: str) -> bytes:
+        """Raises IntegrityError when it is missing or changed."""
+        return await self._store.get_blob(digest)
+
     def read(self, after: int = 0) -> AsyncIterator[Record]:
         """See `read_records`."""
         return read_records(self._store, self.name, after)

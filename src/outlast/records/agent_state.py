@@ -6,9 +6,9 @@ from typing import Literal
 
 from outlast.records.types import Body, Part
 
-LostChoice = Literal["fresh", "reseed", "put_back"]
-"""What is done about a provider's session that cannot be resumed: a new one, a new one that is told what
-happened so far, or the captured state in the place of what is there."""
+LostChoice = Literal["fresh", "reseed", "put_back", "as_is"]
+"""What is done about a provider's session that cannot be resumed as it was: a new one, a new one that is told
+what happened so far, the captured state in the place of what is there, or what is there."""
 
 
 class StatePiece(Part, frozen=True, kw_only=True):
@@ -35,6 +35,8 @@ class AgentStateCaptured(Body, frozen=True, kw_only=True):
     """Of the program that had written it."""
     partial: bool = False
     """It was taken while a turn ran, and holds the beginning of that."""
+    damage: str = ""
+    """What was known to be wrong with it, and accepted."""
 
     @property
     def size(self) -> int:

@@ -29,6 +29,7 @@ from outlast.state.model import OpenTurn, Queued, State
 from outlast.store.contract import Entry, Store
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
+from outlast.turns.lost import waits_for_choice
 from outlast.turns.requests import InputRequest, decode
 from outlast.turns.steering import Given, content_of
 from outlast.turns.terminal import Ending, Stop
@@ -201,7 +202,8 @@ class SessionActor:
     def _accepted(self, state: State, entries: Sequence[Entry]) -> Proposal:
         drafts: list[Draft] = []
         settle: list[tuple[str, int]] = []
-        held = state.loops[state.root or ""].held
+        root = state.root or ""
+        held = state.loops[root].held and not waits_for_choice(state, root)
         busy = self._turn is not None or bool(state.open_turns) or bool(state.queue)
         running = state.running if self.driver.agent.capabilities.steer else None
         for entry in entries:

@@ -18,16 +18,16 @@ from outlast.records.types import (
     TurnRetried,
 )
 from outlast.runtime.holding import held_inputs
-from outlast.state.choices import chosen
+from outlast.state.choices import LOST_CHOICES, chosen
 from outlast.state.delays import delayed
 from outlast.state.model import Closed, OpenGate, State
 from outlast.store.contract import Entry
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
+from outlast.turns.lost import decision
 from outlast.turns.requests import AnswerRequest, HoldRequest, StopRequest, TurnRequest, decode
 from outlast.turns.terminal import Ending, Stop
 
-WAIT_OVER = "it waits no more"
 _STOPS: Mapping[str, Literal["killed", "skipped"]] = {"kill": "killed", "skip": "skipped"}
 
 Result = Literal["done", "too_late", "refused"]
@@ -114,8 +114,11 @@ class Commands:
         waiting = state.queue.get(target or "")
         if waiting is not None and waiting.reserved is not None:
             return self._settled(entry, "too_late", "it was given to the running turn")
-        if target in state.queue:
-            return self._proposal(entry, InputCancelled(request_id=target, reason="cancelled"))
+        if waiting is not None:
+            cancelled = InputCancelled(request_id=waiting.request_id, reason="cancelled")
+            # One that had begun before and waits to be tried again is cancelled as a running turn is.
+            held = [LoopChanged(state="held", reason="cancelled")] if waiting.delay is not None else []
+            return self._proposal(entry, cancelled, *held)
         ended = None if target is None else retryable(state, target)
         if ended is not None and ended.outcome == "cancelled":
             return self._settled(entry, "done", "")
@@ -170,24 +173,28 @@ class Commands:
                 return [TurnRetried(by=entry.actor or "a person", mode=mode)]
             case "skip":
                 return [CommandSettled(request_id=entry.request_id, command="skip", outcome="done")]
+            case "fresh" | "reseed" | "put_back" | "as_is":
+                decided = decision(state, gate.loop, choice, entry.actor)
+                again = TurnRetried(by=entry.actor or "a person", mode="again")
+                return [*decided, again, *_active(state, gate.loop)]
             case _:
                 return []
 
     # --- retry and skip ------------------------------------------------------------------------
 
     async def _retry(self, entry: Entry) -> None:
-        wanted = decode(TurnRequest, entry.body).turn
-        await self._decide(lambda state: self._retried(state, entry, wanted))
+        request = decode(TurnRequest, entry.body)
+        await self._decide(lambda state: self._retried(state, entry, request))
         self.driver.wake()
 
-    def _retried(self, state: State, entry: Entry, wanted: str | None) -> Proposal:
+    def _retried(self, state: State, entry: Entry, request: TurnRequest) -> Proposal:
+        wanted, root = request.turn, state.root or ""
+        decided = [] if request.session is None else decision(state, root, request.session, entry.actor)
         waits = delayed(state, wanted)
         if waits is not None:
             # It is tried again as was planned, only now.
-            settled = CommandSettled(
-                request_id=entry.request_id, command="retry", outcome="done", detail=WAIT_OVER
-            )
-            return self._proposal(entry, settled, *_active(state, state.root or ""), turn=waits)
+            settled = CommandSettled(request_id=entry.request_id, command="retry", outcome="done")
+            return self._proposal(entry, settled, *decided, *_active(state, root), turn=waits)
         if state.open_turns:
             return self._settled(entry, "refused", "a turn is running; ask again when it has ended")
         closed = retryable(state, wanted or "")
@@ -195,7 +202,8 @@ class Commands:
             return self._settled(entry, "too_late", "that turn was done, is about to run, or is too long ago")
         again = TurnRetried(by=entry.actor or "a person", mode="again")
         gates = _abandoned_gates(state, closed.turn, entry)
-        return self._proposal(entry, again, *gates, *_active(state, closed.loop), turn=closed.turn)
+        active = _active(state, closed.loop)
+        return self._proposal(entry, again, *decided, *gates, *active, turn=closed.turn)
 
     async def _skip(self, entry: Entry) -> None:
         wanted = decode(TurnRequest, entry.body).turn
@@ -270,7 +278,7 @@ def _of_parked(state: State, gate: OpenGate) -> bool:
 
 
 def _reopens(state: State, gate: OpenGate, choice: str) -> bool:
-    return _of_parked(state, gate) and choice in ("retry", "continue")
+    return _of_parked(state, gate) and choice in ("retry", "continue", *LOST_CHOICES)
 
 
 def reopening(state: State, pending: Sequence[Entry]) -> str | None:

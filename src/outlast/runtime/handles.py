@@ -18,6 +18,7 @@ from outlast.clock import now
 from outlast.errors import BusyError, InputError, UsageError
 from outlast.ids import check_label, new_id
 from outlast.journal import CaughtUp, follow, load_state, read_records
+from outlast.records.agent_state import LostChoice
 from outlast.records.codec import check_text
 from outlast.records.envelope import Record
 from outlast.records.types import CommandSettled, Content, GateResolved, InputCancelled, OnInterrupt, WhenBusy
@@ -255,10 +256,14 @@ class Session:
         opens it again."""
         return await self._command("close", CloseRequest(), actor)
 
-    async def retry(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
+    async def retry(
+        self, turn: str | None = None, *, session: LostChoice | None = None, actor: str | None = None
+    ) -> Settled:
         """Run a turn that is parked or did not end as done again: its input is sent once more. One that waits
         to be tried again by itself is tried now. Without `turn` that one is meant, else the newest such one,
-        as things are now and not when an owner reads the command. Refused while a turn runs."""
+        as things are now and not when an owner reads the command. Refused while a turn runs. `session` says
+        what is done about an agent's own session that is lost: `fresh` begins a new one, `reseed` one that is
+        told what happened so far, `put_back` resumes what was captured, `as_is` what is there."""
         if turn is None:
             state = await load_state(self._backing.store, self.id)
             closed = retryable(state)
@@ -266,7 +271,9 @@ class Session:
             if turn is None:
                 await self._require()
                 return Settled("too_late", "no turn is parked, and none ended without being done")
-        return await self._command("retry", TurnRequest(turn=turn), actor)
+        request = TurnRequest(turn=turn, session=session)
+        _check(request)
+        return await self._command("retry", request, actor)
 
     async def skip(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
         """Leave a parked turn (the newest, without `turn`), or before that one that waits to be tried again,
@@ -280,11 +287,12 @@ class Session:
         return await self._command("skip", TurnRequest(turn=turn), actor)
 
     async def _begun(self) -> str | None:
-        """The turn that runs, or that a command which waits is about to run again."""
+        """The turn that runs, that is tried again by itself, or that a command which waits is about to run
+        again."""
         # In this order: what an owner takes meanwhile is found in the journal.
         pending = await self._backing.store.pending(self.id)
         state = await load_state(self._backing.store, self.id)
-        return state.running.turn if state.running else reopening(state, pending)
+        return state.running.turn if state.running else delayed(state) or reopening(state, pending)
 
     async def _require(self) -> None:
         if not await self._exists(None):
@@ -360,7 +368,7 @@ class Session:
         await self._owner().detach()
 
 
-def _check(said: InputRequest | Opening) -> None:
+def _check(said: InputRequest | TurnRequest | Opening) -> None:
     """What no owner could read is refused before it is acknowledged. Raises UsageError, InputError."""
     try:
         msgspec.json.decode(msgspec.json.encode(said), type=type(said))

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
+from outlast.records.agent_state import LostChoice
 from outlast.records.types import Choice
+
+LOST_CHOICES: frozenset[str] = frozenset(get_args(LostChoice))
+
+
+def about_lost(choices: Sequence[Choice]) -> bool:
+    """Whether a question with these choices asks what becomes of an agent's lost session: nothing goes on
+    before it is answered."""
+    return any(choice.id in LOST_CHOICES for choice in choices)
 
 
 def chosen(name: str, choices: Sequence[Choice]) -> str | None:

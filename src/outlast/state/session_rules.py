@@ -96,6 +96,8 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
     elif another:
         loop.untold = 0 if loop.decided == "reseed" else None
         loop.decided = None
+    elif body.state == "bound" and loop.decided == "as_is":
+        loop.decided = None
     loop.provider = body.provider
     loop.provider_session = body.provider_session
     loop.provider_state = body.state

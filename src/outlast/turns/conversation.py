@@ -6,7 +6,7 @@ The loop is: fold what the spool holds, make it durable, and only then write wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from outlast import faults
@@ -24,7 +24,7 @@ from outlast.clock import monotonic
 from outlast.journal import Journal, Proposal
 from outlast.keep import KeepError, Verified
 from outlast.records.envelope import Draft
-from outlast.records.types import GateOpened, InputReserved, InputReturned
+from outlast.records.types import CallObserved, GateOpened, InputReserved, InputReturned
 from outlast.state.model import OpenTurn, State
 from outlast.turns import patience
 from outlast.turns.cut import what_then, with_open_calls
@@ -72,6 +72,8 @@ class Conversation:
     show: Show
     wake: asyncio.Event
     stop: Callable[[], Stop | None]
+    between_calls: Callable[[], Awaitable[None]]
+    """Called when a call of the agent has ended."""
     _deadlines: Deadlines = field(init=False)
     _steering: Steering = field(init=False)
     _deciding: Deciding = field(init=False)
@@ -214,6 +216,8 @@ class Conversation:
         for record in records:
             if isinstance(record.body, GateOpened):
                 self._deciding.ask(record.body)
+        if any(isinstance(r.body, CallObserved) and r.body.status != "started" for r in records):
+            await self.between_calls()
 
     def _open_gates(self) -> list[GateOpened]:
         """What the agent asks in this turn and waits for. Others of the session may be open for ever."""
@@ -262,7 +266,7 @@ class Conversation:
                 attempt=open_turn.attempts,
                 request_id=self.turn,
                 content=self.content,
-                continues=open_turn.mode == "continue",
+                continues=open_turn.mode == "continue" and loop.untold is None,
             ),
             steer=steer,
             answers=answers,

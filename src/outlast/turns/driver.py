@@ -26,7 +26,7 @@ from outlast.records.types import (
     TurnAttemptStarted,
 )
 from outlast.state.model import OpenTurn, State
-from outlast.turns import launch, patience
+from outlast.turns import launch, lost, patience
 from outlast.turns.conversation import KILL_GRACE, Conversation
 from outlast.turns.deciding import GatePolicy
 from outlast.turns.follower import SpoolLost
@@ -34,10 +34,12 @@ from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.merge import Merger, Place
+from outlast.turns.provider import ProviderSession
 from outlast.turns.reading import Show, read_on, to_nobody
 from outlast.turns.report import report
 from outlast.turns.retrying import Judging
 from outlast.turns.steering import Given, InputLost, Steering
+from outlast.turns.telling import with_record
 from outlast.turns.terminal import Ending, Stop, close
 from outlast.turns.waiting import Wait
 
@@ -61,6 +63,10 @@ class LoopDriver:
     """With the record that the turn was begun or reopened by: a turn that is run again bears the same name,
     and nobody has asked to end that."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _provider: ProviderSession = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._provider = ProviderSession(self.journal, self.agent, self.loop, self.hosting)
 
     # --- asked for by the session ------------------------------------------------------------
 
@@ -95,7 +101,10 @@ class LoopDriver:
             host = await self._ready(turn)
         except LaunchFailure as failed:
             await self.end_agent(0.0)
-            await self._not_launched(turn, failed.failure)
+            if await self._begins_anew(turn, failed.failure):
+                await self.run(turn, content)
+            else:
+                await self._not_launched(turn, failed.failure)
         except KeepError as error:
             other = isinstance(error, AttachRefusedError) and error.reason == "other_holder"
             if other or isinstance(error, BelowFloorError):
@@ -235,13 +244,16 @@ class LoopDriver:
 
     async def _ready(self, turn: str) -> AgentHost:
         """A started agent with this turn's attempt recorded: the living one if it serves many turns."""
-        if self.host is not None and self.host.alive and self.agent.capabilities.many_turns:
+        decided = self.journal.state.loops[self.loop].decided
+        goes_on = self.agent.capabilities.many_turns and decided is None
+        if self.host is not None and self.host.alive and goes_on:
             attempt = self._draft(turn, self._attempt(turn, self.host))
             await patience.append(self.journal, [attempt], at="turn.attempt")
             return self.host
         tries, wait = 0, patience.Wait(self.journal.name)
         while tries < LAUNCH_TRIES:
             await self.end_agent()
+            await self._provider.prepare()
             try:
                 host = await self._launch(turn)
             except (ShimGoneError, ShimSilentError):
@@ -286,17 +298,39 @@ class LoopDriver:
             agent=self.agent,
             loop=self.loop,
             turn=turn,
-            content=content,
+            content=await with_record(self.journal, self._open(turn), content),
             host=host,
             merger=self._merger(turn),
+            between_calls=self._provider.capture_partly,
             policy=self.policy,
             show=self.show,
             wake=self._wake,
             stop=lambda: self.stopping(turn),
         )
         ending = await conversation.run()
-        await self._append_terminal(turn, ending, conversation.merger.take())
+        said = conversation.merger.take()
+        if ending.phase == "host_launch" and ending.stop is None and lost.is_lost(ending.failure):
+            await patience.append_output(self.journal, said, at="turn.lost_session")
+            said = []
+            if await self._begins_anew(turn, ending.failure):
+                await self.run(turn, content)
+                return
+        await self._append_terminal(turn, ending, said)
+        ended = None if conversation.merger.ended_by_exit else conversation.merger.ended
+        await self._provider.capture(turn if ended is not None else None)
         await self._after_turn(host)
+
+    async def _begins_anew(self, turn: str, failure: Failure | None) -> bool:
+        """Whether the agent's settings let it begin a new session of its own in the place of one that is
+        lost: the turn, of whose input nothing was written, is given to that."""
+        if not lost.is_lost(failure) or self.stopping(turn) is not None:
+            return False
+        chosen = lost.by_itself(self.journal.state.loops[self.loop], self.agent.on_lost)
+        if chosen is None:
+            return False
+        await patience.append(self.journal, [self._draft(turn, chosen)], at="turn.begins_anew")
+        await self.end_agent(0.0)
+        return True
 
     def _raise_if_taken(self) -> None:
         if self.host is not None and self.host.taken:
@@ -315,7 +349,8 @@ class LoopDriver:
         def terminal(state: State) -> Proposal:
             judging = Judging(now(), self.agent.retry_attempts)
             closing = close(state, turn, replace(ending, judging=judging), self.agent.after_failure)
-            return Proposal(closing.drafts + folded, closing.settle)
+            told = lost.with_loss(state, turn, closing, self.agent.on_lost)
+            return Proposal(told.drafts + folded, told.settle)
 
         await patience.decide(self.journal, terminal, at="turn.terminal")
 

@@ -267,8 +267,8 @@ class AgentHost:
             loop=loop.loop,
             workspace=self._hosting.workspace,
             environ=self._hosting.environ,
-            provider_session=loop.provider_session,
-            confirmed=loop.provider_state == "confirmed",
+            provider_session=loop.resumes,
+            confirmed=loop.confirmed,
         )
         spec = self._spec(context)
         try:

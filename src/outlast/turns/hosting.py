@@ -57,8 +57,8 @@ def fold_context(hosting: Hosting, loop: Loop) -> FoldContext:
         session=hosting.session,
         loop=loop.loop,
         workspace=hosting.workspace,
-        provider_session=loop.provider_session,
-        confirmed=loop.provider_state == "confirmed",
+        provider_session=loop.resumes,
+        confirmed=loop.confirmed,
         secret=hosting.secret,
     )
 

@@ -48,6 +48,8 @@ TEXT_LIMIT = 64 * 1024
 """Characters of text in one record."""
 CALL_LIMIT = 16 * 1024
 """Characters kept of a foreign call's input or output each."""
+REASON_LIMIT = 1_000
+"""Characters of why a provider's session is lost."""
 NAME_LIMIT = 1_000
 """Characters of a call's name."""
 DRAFT_WEIGHT = 256
@@ -98,11 +100,13 @@ class Merger:
     _index: dict[int, int] = field(default_factory=dict)
     _raw_kept: int = 0
     _cursor: Cursor | None = None
+    _lost_because: str = field(init=False)
     _known: tuple[str | None, str | None] = field(init=False)
     """The provider's session and its state after what was taken so far: what is known is not said again."""
 
     def __post_init__(self) -> None:
         self._known = (self.provider.provider_session, self.provider.provider_state)
+        self._lost_because = self.provider.lost_because
 
     def add(self, located: Located) -> None:
         event, self._cursor = located.event, located.cursor
@@ -223,10 +227,20 @@ class Merger:
                 provider_session=event.provider_session,
                 state=state,
                 source=event.source if isinstance(event, SessionObserved) else "observed",
-                reason=event.reason if isinstance(event, SessionLost) else "",
+                reason=self._reason(event, state),
             )
         )
         self.urgent = True
+
+    def _reason(self, event: SessionObserved | SessionConfirmed | SessionLost, state: ProviderState) -> str:
+        if isinstance(event, SessionLost):
+            self._lost_because = _bounded(event.reason, REASON_LIMIT)
+            return self._lost_because
+        if state != "reseeded":
+            return ""
+        how = self.provider.decided
+        told = {"fresh": "begun anew, empty", "reseed": "begun anew, told what happened so far"}
+        return f"{told.get(how or '', 'begun anew')}: {self._lost_because or 'it was asked for'}"
 
     def _provider_state(self, event: SessionObserved | SessionConfirmed | SessionLost) -> ProviderState:
         if isinstance(event, SessionConfirmed):
@@ -234,7 +248,7 @@ class Merger:
         if isinstance(event, SessionLost):
             return "lost"
         before = self._known[0]
-        if event.source == "observed" and before is not None and before != event.provider_session:
+        if event.source in ("observed", "chosen") and before is not None and before != event.provider_session:
             return "reseeded"
         return "bound"
 

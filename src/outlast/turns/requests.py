@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from outlast.errors import InvalidRecordError
+from outlast.records.agent_state import LostChoice
 from outlast.records.types import Content, OnInterrupt, WhenBusy
 
 
@@ -41,9 +42,11 @@ class AnswerRequest(Request, frozen=True):
 
 
 class TurnRequest(Request, frozen=True):
-    """Retry or skip. `turn` None: the newest that the command applies to."""
+    """Retry or skip. `turn` None: the newest that the command applies to. `session`: what a retry does about
+    the agent's own session."""
 
     turn: str | None = None
+    session: LostChoice | None = None
 
 
 class HoldRequest(Request, frozen=True):

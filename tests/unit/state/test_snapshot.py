@@ -37,7 +37,7 @@ FOLDS = {
         "3": "16f4e5d4b2c86707",
     },
     3: {
-        "shape": "46addb5a5f6dce74",
+        "shape": "c832ca4bb9c34b8a",
         "1": "ce0f108f76be10c0",
         "2": "5155f2c6dcc7f358",
         "3": "4c493b01a42ab9fd",

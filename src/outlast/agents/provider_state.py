@@ -1,0 +1,193 @@
+"""What a program keeps of its session in a file of lines that it only appends to: found, taken, put back.
+
+An adapter whose program does that says where (`KeepsState`); the rest is the same for all. Everything here
+reads or writes files: not for an event loop, and never from a fold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, Protocol, runtime_checkable
+
+from outlast.faults import point
+
+CAP = 64 * 1024 * 1024
+"""Bytes of a file past which no more of it is captured."""
+PIECE = 8 * 1024 * 1024
+"""Bytes of the largest piece: what is held in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlace:
+    """Whose session, and where it is to be resumed. `environ` is the runtime's environment."""
+
+    provider_session: str
+    workspace: str
+    environ: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """`name` is what `KeepsState.state_path` finds the file's place by, in whatever home and workspace."""
+
+    path: Path
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something in a transcript: evidence for people, and never a message of ours."""
+
+    role: Literal["user", "assistant", "tool"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateSummary:
+    """What a transcript tells of a session that began elsewhere. `turns` counts those that have ended."""
+
+    workspace: str = ""
+    turns: int = 0
+    said: tuple[Said, ...] = ()
+    """The first words and the last ones."""
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """An adapter whose program keeps each session in one file of lines, and only appends to it."""
+
+    def find_state(self, place: StatePlace) -> StateFile | None:
+        """The session's file, None where there is none. Raises OSError."""
+        ...
+
+    def state_path(self, place: StatePlace, name: str) -> Path:
+        """Where a file of this name belongs, so that the program finds it when it resumes the session in
+        `place`: below another workspace where the program files its sessions by that."""
+        ...
+
+    def state_damage(self, path: Path, provider_session: str) -> str:
+        """What in the file is lost or not what it should be, as a part of a sentence that says where; empty
+        where nothing is. An end that is torn is none where the program mends that. Raises OSError."""
+        ...
+
+    def summary(self, path: Path, provider_session: str) -> StateSummary:
+        """What the file tells. Raises OSError."""
+        ...
+
+
+def keeper_of(agent: object) -> KeepsState | None:
+    """The agent, if its program keeps its sessions so."""
+    return agent if isinstance(agent, KeepsState) else None
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def pieces_from(path: Path, since: int) -> Iterator[bytes]:
+    """What is in the file after its byte `since`, up to its last whole line: in pieces of whole lines where
+    they are not longer than a piece. Nothing where there is no whole line, or the cap is passed. Raises
+    OSError."""
+    with path.open("rb") as file:
+        end = _end_of_lines(file, since)
+        if end > CAP:
+            return
+        file.seek(since)
+        left = end - since
+        while left > 0:
+            data = file.read(min(left, PIECE))
+            if not data:
+                return  # It was cut while it was read.
+            cut = len(data) if len(data) == left else data.rfind(b"\n") + 1 or len(data)
+            file.seek(cut - len(data), os.SEEK_CUR)
+            left -= cut
+            yield data[:cut]
+
+
+def _end_of_lines(file: BinaryIO, since: int) -> int:
+    """The offset after the file's last newline, or `since`."""
+    if since:
+        file.seek(since - 1)
+        if file.read(1) != b"\n":
+            return since  # It is another file now; whoever resumes from it looks closer.
+    end = file.seek(0, os.SEEK_END)
+    while end > since:
+        start = max(since, end - 65_536)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return since
+
+
+def difference(path: Path, pieces: Sequence[tuple[str, int]]) -> str:
+    """In what the file is not what was captured of it, as (digest, size) of each piece: a part of a sentence;
+    empty where the file begins with all of that. Raises OSError."""
+    whole = sum(size for _, size in pieces)
+    line, offset = 1, 0
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        for digest, length in pieces:
+            data = file.read(length)
+            if hashlib.sha256(data).hexdigest() != digest:
+                if len(data) < length:
+                    return f"it ends at byte {size}, and {whole} were captured"
+                until = f"bytes {offset} to {offset + length}, from line {line} on"
+                return f"it is not what was captured ({until})"
+            line += data.count(b"\n")
+            offset += length
+    return ""
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def keep_aside(path: Path, folder: Path) -> Path:
+    """Copy the file into `folder`, under a name that none there has, durably. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    number = 1
+    while True:
+        kept = folder / (path.name if number == 1 else f"{path.name}.{number}")
+        try:
+            out = os.open(kept, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            number += 1
+            continue
+        point("state.keep_aside.before_copy")
+        with os.fdopen(out, "wb") as copy, path.open("rb") as original:
+            shutil.copyfileobj(original, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        point("state.keep_aside.after_copy")
+        return kept
+
+
+def put_back(path: Path, pieces: Iterable[bytes]) -> None:
+    """Make `path` a file of these pieces, whole and durable or not at all; what was there is replaced.
+    Raises OSError, and what `pieces` raises."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+    try:
+        file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "wb") as out:
+            for piece in pieces:
+                out.write(piece)
+            out.flush()
+            os.fsync(out.fileno())
+        point("state.put_back.before_rename")
+        draft.rename(path)
+        point("state.put_back.after_rename")
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

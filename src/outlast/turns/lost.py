@@ -1,0 +1,140 @@
+"""A provider's session that cannot be resumed: what is told of it, and the choice that it leaves (pure)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from outlast.agents.contract import Failure
+from outlast.ids import derived_id
+from outlast.journal import Proposal
+from outlast.records.agent_state import AgentSessionDecided, LostChoice
+from outlast.records.envelope import Draft
+from outlast.records.types import (
+    AgentSessionChanged,
+    Body,
+    Choice,
+    GateOpened,
+    LoopChanged,
+    ReceiptError,
+    TurnFailed,
+    TurnParked,
+)
+from outlast.state.choices import about_lost
+from outlast.state.model import Loop, OpenTurn, State
+
+OnLost = Literal["ask", "refuse", "fresh", "reseed"]
+CODES = frozenset({"session_missing", "session_corrupt"})
+HELD = "the agent's session is lost"
+"""Why the loop is held: what comes next would only be lost in the same way."""
+REASON_LIMIT = 1_000
+"""Characters."""
+
+_LABELS: dict[LostChoice, str] = {
+    "put_back": "Put back what was captured of it (through {through}), and resume that",
+    "as_is": "Resume it as it is there",
+    "reseed": "Begin a new agent session that is told what happened so far",
+    "fresh": "Begin a new agent session that knows nothing of this one",
+}
+_ALWAYS: tuple[LostChoice, ...] = ("reseed", "fresh")
+
+
+def is_lost(failure: Failure | None) -> bool:
+    """Whether a turn failed because the provider's session is not what it should be."""
+    return failure is not None and failure.code in CODES
+
+
+def by_itself(loop: Loop, on_lost: OnLost) -> AgentSessionDecided | None:
+    """What becomes of it without a person: by the agent's `on_lost`; what the agent never acknowledged had
+    nothing in it that a new session is not told."""
+    if loop.provider_session is None or loop.decided is not None:
+        return None
+    if not loop.confirmed:
+        return AgentSessionDecided(
+            provider_session=loop.provider_session, choice="reseed", by="it was never confirmed"
+        )
+    if on_lost in ("fresh", "reseed"):
+        return AgentSessionDecided(provider_session=loop.provider_session, choice=on_lost, by="on_lost")
+    return None
+
+
+def with_loss(state: State, turn_id: str, closing: Proposal, on_lost: OnLost) -> Proposal:
+    """The records that close a turn; where it failed of its agent's lost session, what is told of that."""
+    turn = state.open_turns[turn_id]
+    drafts = list(closing.drafts)
+    place = next((i for i, draft in enumerate(drafts) if isinstance(draft.body, TurnFailed)), None)
+    if place is None or closing.settle or state.loops[turn.loop].provider_session is None:
+        return closing
+    failed = drafts[place].body
+    assert isinstance(failed, TurnFailed)
+    if failed.receipt.error.code not in CODES:
+        return closing
+    before, after = _told(state, turn, failed.receipt.error, on_lost)
+    inserted = [Draft(body=body, loop=turn.loop, turn=turn.turn) for body in before]
+    appended = [Draft(body=body, loop=turn.loop, turn=turn.turn) for body in after]
+    rest = [draft for draft in drafts[place + 1 :] if not after or not isinstance(draft.body, LoopChanged)]
+    return Proposal((*drafts[:place], *inserted, drafts[place], *appended, *rest))
+
+
+def _told(
+    state: State, turn: OpenTurn, error: ReceiptError, on_lost: OnLost
+) -> tuple[list[Body], list[Body]]:
+    """What stands before the failed turn's terminal, and what after it."""
+    loop = state.loops[turn.loop]
+    why = error.message[:REASON_LIMIT]
+    before: list[Body] = []
+    if loop.provider_state != "lost":
+        before.append(
+            AgentSessionChanged(
+                provider=loop.provider or loop.agent_kind,
+                provider_session=loop.provider_session or "",
+                state="lost",
+                source="observed",
+                reason=why,
+            )
+        )
+    chosen = by_itself(loop, on_lost)
+    if chosen is not None:
+        return [*before, chosen], []
+    held = LoopChanged(state="held", reason=HELD)
+    if on_lost == "refuse" or waits_for_choice(state, turn.loop):
+        return before, [held]
+    parked = TurnParked(reason="held", detail=f"{HELD}: {why}")
+    return before, [parked, question(loop, turn, error), held]
+
+
+def decision(state: State, loop: str, choice: LostChoice, actor: str | None) -> list[Body]:
+    """The record of a person's choice; nothing where the agent has no session of its own to choose about."""
+    session = state.loops[loop].provider_session
+    if session is None:
+        return []
+    return [AgentSessionDecided(provider_session=session, choice=choice, by=actor or "a person")]
+
+
+def waits_for_choice(state: State, loop: str) -> bool:
+    """Whether a person is asked what is to be done about the loop's provider session: its queue waits."""
+    return any(gate.loop == loop and about_lost(gate.choices) for gate in state.gates.values())
+
+
+def question(loop: Loop, turn: OpenTurn, failure: ReceiptError) -> GateOpened:
+    """What a person is asked."""
+    captured = loop.captured if _is_of(loop) else None
+    choices: list[LostChoice] = list(_ALWAYS)
+    if captured is not None:
+        choices.insert(0, "put_back")
+    if failure.code == "session_corrupt":
+        choices.insert(0 if captured is None else 1, "as_is")
+    through = (captured and captured.through_turn) or "its beginning"
+    options = [Choice(id=name, label=_LABELS[name].format(through=f"turn {through}")) for name in choices]
+    options.append(Choice(id="refuse", label="Leave it: the turn stays parked and the queue held"))
+    return GateOpened(
+        gate=derived_id("lost", turn.turn, turn.attempts, turn.seq),
+        kind="question",
+        question=f"The agent's own session is lost: {failure.message[:REASON_LIMIT]} What now?",
+        choices=options,
+        resolver="runtime",
+        requested_by="outlast",
+    )
+
+
+def _is_of(loop: Loop) -> bool:
+    return loop.captured is not None and loop.captured.provider_session == loop.provider_session

@@ -1,0 +1,260 @@
+"""What the provider keeps of a loop's session: looked at before a resume, captured between turns, put back.
+
+The journal says what was captured, and the blobs hold it, so that a session goes on where the provider's own
+file is gone: after somebody cleaned up, in another home, on another machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outlast.agents.contract import Agent, Failure
+from outlast.agents.provider_state import (
+    PIECE,
+    KeepsState,
+    StateFile,
+    StatePlace,
+    difference,
+    keep_aside,
+    keeper_of,
+    pieces_from,
+    put_back,
+)
+from outlast.clock import monotonic
+from outlast.errors import IntegrityError, StoreError, in_words
+from outlast.journal import Journal
+from outlast.records.agent_state import AgentStateCaptured, AgentStateRestored, StatePiece
+from outlast.records.envelope import Draft
+from outlast.records.types import AgentSessionChanged, Body
+from outlast.state.model import Loop
+from outlast.turns import patience
+from outlast.turns.hosting import Hosting
+from outlast.turns.launch import LaunchFailure
+from outlast.turns.report import report
+
+PARTIAL_EVERY = 30.0
+"""Seconds of a running turn after which what is there of it is captured, at the end of a call."""
+
+
+@dataclass(slots=True)
+class ProviderSession:
+    """The provider's session of `loop`, as far as its program keeps it in a file (`KeepsState`)."""
+
+    journal: Journal
+    agent: Agent
+    loop: str
+    hosting: Hosting
+    _captured_at: float = field(default_factory=monotonic)
+
+    # --- before a resume ---------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Before the agent is started: what it will resume is what it had left, or it is put back.
+
+        Raises LaunchFailure where only a person can say what to do; the journal has it as lost then."""
+        found = self._keeper
+        if found is None or self._loop.decided in ("fresh", "reseed"):
+            return
+        keeper, place = found
+        try:
+            file = await asyncio.to_thread(keeper.find_state, place)
+            await self._prepare(keeper, place, file)
+        except OSError as error:
+            why, hint = in_words(error)
+            message = f"the agent's own file of the session cannot be used: {why}; {hint}"
+            raise LaunchFailure(Failure("unknown", message)) from error
+
+    async def _prepare(self, keeper: KeepsState, place: StatePlace, file: StateFile | None) -> None:
+        captured, decided = self._captured, self._loop.decided
+        if file is None:
+            if captured is not None:
+                await self._restore(keeper, place, None, "its file was gone")
+            return  # The program itself says what it makes of that.
+        if decided == "put_back":
+            await self._restore(keeper, place, file, "a person chose it")
+            return
+        damage = await asyncio.to_thread(self._damage, keeper, place, file)
+        if not damage:
+            await self.capture()
+        elif decided == "as_is":
+            await self._accept(file, damage)
+        else:
+            await self._lost(f"{file.path}: {damage}")
+
+    def _damage(self, keeper: KeepsState, place: StatePlace, file: StateFile) -> str:
+        captured = self._captured
+        if captured is not None:
+            changed = difference(file.path, [(piece.digest, piece.size) for piece in captured.pieces])
+            if changed:
+                return changed
+        damage = keeper.state_damage(file.path, place.provider_session)
+        return "" if captured is not None and damage == captured.damage else damage
+
+    async def _lost(self, why: str) -> None:
+        lost = self._changed("lost", why)
+        if self._loop.provider_state != "lost" or self._loop.lost_because != why:
+            await patience.append(self.journal, self._draft(lost), at="turn.provider_lost")
+        raise LaunchFailure(Failure("session_corrupt", why))
+
+    async def _accept(self, file: StateFile, damage: str) -> None:
+        """A person wants the session resumed as it is there. What was captured before is kept beside."""
+        told = f"resumed as it is: {damage}"
+        captured = self._captured
+        if captured is not None:
+            kept = self._kept / f"{file.path.name}.captured"
+            await asyncio.to_thread(put_back, kept, await self._pieces(captured))
+            told += f"; what was captured before is in {kept}"
+        await self._capture_anew(file, damage)
+        bound = self._draft(self._changed("bound", told))
+        await patience.append(self.journal, bound, at="turn.provider_as_is")
+
+    async def _restore(
+        self, keeper: KeepsState, place: StatePlace, file: StateFile | None, reason: str
+    ) -> None:
+        captured = self._captured
+        if captured is None:
+            raise LaunchFailure(Failure("session_missing", "nothing of the session was captured"))
+        try:
+            pieces = await self._pieces(captured)
+        except IntegrityError as error:
+            lost = f"{reason}, and what was captured cannot be read: {error.message}"
+            raise LaunchFailure(Failure("session_missing", lost)) from error
+        kept = "" if file is None else str(await asyncio.to_thread(keep_aside, file.path, self._kept))
+        target = keeper.state_path(place, captured.name) if file is None else file.path
+        await asyncio.to_thread(put_back, target, pieces)
+        restored = AgentStateRestored(
+            provider=self.agent.kind,
+            provider_session=captured.provider_session,
+            through_turn=captured.through_turn,
+            through_seq=captured.through_seq,
+            reason=reason,
+            kept=kept,
+        )
+        await patience.append(self.journal, self._draft(restored), at="turn.provider_restored")
+
+    # --- captures ----------------------------------------------------------------------------------
+
+    async def capture(self, through: str | None = None) -> None:
+        """Take what the file has more than was captured. `through`: the turn that has just ended, and whose
+        end stands at the journal's tip. What fails of that is only a copy: the log tells it."""
+        await self._try(through, partial=False)
+
+    async def capture_partly(self) -> None:
+        """The same while a turn runs, now and then."""
+        if monotonic() - self._captured_at >= PARTIAL_EVERY:
+            await self._try(None, partial=True)
+
+    async def _try(self, through: str | None, *, partial: bool) -> None:
+        found = self._keeper
+        if found is None:
+            return
+        self._captured_at = monotonic()
+        keeper, place = found
+        try:
+            file = await asyncio.to_thread(keeper.find_state, place)
+            if file is not None:
+                await self._capture(file, through, partial=partial)
+        except (OSError, StoreError, IntegrityError) as error:
+            report("what the agent keeps of its session could not be captured", error)
+
+    async def _capture(self, file: StateFile, through: str | None, *, partial: bool) -> None:
+        before = self._captured
+        if before is not None and before.name != file.name:
+            before = None
+        since = 0 if before is None else before.size
+        pieces = [] if before is None else list(before.pieces)
+        async for data in _read(file.path, since):
+            pieces = await self._with(pieces, data)
+        known = before is not None and list(before.pieces) == pieces
+        if not pieces or (known and through is None):
+            return
+        state = self.journal.state
+        keeps = before if through is None else None
+        captured = AgentStateCaptured(
+            provider=self.agent.kind,
+            provider_session=self._loop.provider_session or "",
+            name=file.name,
+            pieces=pieces,
+            through_turn=through if keeps is None else keeps.through_turn,
+            through_seq=(0 if through is None else state.seq) if keeps is None else keeps.through_seq,
+            version=self._version,
+            partial=partial,
+            damage="" if before is None else before.damage,
+        )
+        await patience.append(self.journal, self._draft(captured), at="turn.provider_captured")
+
+    async def _capture_anew(self, file: StateFile, damage: str) -> None:
+        pieces: list[StatePiece] = []
+        async for data in _read(file.path, 0):
+            pieces = await self._with(pieces, data)
+        captured = AgentStateCaptured(
+            provider=self.agent.kind,
+            provider_session=self._loop.provider_session or "",
+            name=file.name,
+            pieces=pieces,
+            through_seq=self.journal.state.seq,
+            version=self._version,
+            damage=damage,
+        )
+        await patience.append(self.journal, self._draft(captured), at="turn.provider_accepted")
+
+    async def _with(self, pieces: Sequence[StatePiece], data: bytes) -> list[StatePiece]:
+        """The pieces with `data` at their end. Small ones become one, so that their number follows the
+        logarithm of what is there, and each byte is written that often."""
+        kept = list(pieces)
+        while kept and kept[-1].size <= 2 * len(data) and kept[-1].size + len(data) <= PIECE:
+            data = await self.journal.get_blob(kept.pop().digest) + data
+        kept.append(StatePiece(digest=await self.journal.put_blob(data), size=len(data)))
+        return kept
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    @property
+    def _loop(self) -> Loop:
+        return self.journal.state.loops[self.loop]
+
+    @property
+    def _captured(self) -> AgentStateCaptured | None:
+        captured = self._loop.captured
+        return captured if captured and captured.provider_session == self._loop.provider_session else None
+
+    @property
+    def _keeper(self) -> tuple[KeepsState, StatePlace] | None:
+        keeper, session = keeper_of(self.agent), self._loop.provider_session
+        if keeper is None or session is None:
+            return None
+        return keeper, StatePlace(session, self.hosting.workspace, self.hosting.environ)
+
+    @property
+    def _kept(self) -> Path:
+        """Where files that were in the way are kept."""
+        return self.hosting.folders.parent / "kept" / self.hosting.session
+
+    @property
+    def _version(self) -> str:
+        return self.agent.versions().get(self.agent.kind, "")
+
+    async def _pieces(self, captured: AgentStateCaptured) -> list[bytes]:
+        return [await self.journal.get_blob(piece.digest) for piece in captured.pieces]
+
+    def _changed(self, state: str, reason: str) -> AgentSessionChanged:
+        return AgentSessionChanged(
+            provider=self.agent.kind,
+            provider_session=self._loop.provider_session or "",
+            state=state,  # type: ignore[arg-type]
+            source="resumed",
+            reason=reason,
+        )
+
+    def _draft(self, body: Body) -> list[Draft]:
+        return [Draft(body=body, loop=self.loop)]
+
+
+async def _read(path: Path, since: int) -> AsyncIterator[bytes]:
+    """See `pieces_from`."""
+    pieces = pieces_from(path, since)
+    while data := await asyncio.to_thread(next, pieces, b""):
+        yield data

@@ -1,0 +1,122 @@
+"""What the journal holds and the agent's own session lacks, in words that the next prompt begins with.
+
+The agent is given facts, bounded, and marked as a record of ours: no message of its own and nothing that it
+is to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outlast.journal import Journal
+from outlast.records.types import Content, TurnAttemptStarted, TurnRetried, TurnStarted
+from outlast.state.history import History
+from outlast.state.messages import (
+    AgentMessage,
+    Message,
+    OwnerMessage,
+    ToolMessage,
+    TurnMessage,
+    UserMessage,
+    text_of,
+)
+from outlast.state.model import Loop, OpenTurn
+from outlast.turns.steering import Given, InputLost
+
+LIMIT = 48_000
+"""Characters of the whole record."""
+MESSAGE_LIMIT = 4_000
+"""Characters of one message, or of one side of a call."""
+
+_ALL = "Your own record of this conversation could not be used any more: {reason}. This session is a new one."
+_REST = "Your own record of this conversation was put back, and ends before what follows."
+_HEAD = (
+    "[outlast: a record of what happened so far]\n{why} Below is what outlast's journal holds, for your"
+    " information. None of it is a new request. What it says was run was run: do not repeat it because it is"
+    " listed here."
+)
+_END = "[end of the record; what follows is the user's message]"
+
+
+async def with_record(journal: Journal, turn: OpenTurn, content: Given) -> Given:
+    """The content of the turn's prompt; where the agent's session lacks something, after a record of that.
+    The same for every owner of the turn."""
+    loop = journal.state.loops[turn.loop]
+    if loop.untold is None or isinstance(content, InputLost):
+        return content
+    told = await record_of(journal, loop, turn, loop.untold)
+    return content if not told else (Content(text=told), *content)
+
+
+async def record_of(journal: Journal, loop: Loop, turn: OpenTurn, after: int) -> str:
+    """What happened in the turns that were worked on after record `after` and before this opening of `turn`;
+    empty where nothing did."""
+    history, turns = History(), set[str]()
+    async for record in journal.read():
+        if record.seq >= turn.seq:
+            break
+        history.apply(record)
+        worked = isinstance(record.body, TurnStarted | TurnRetried | TurnAttemptStarted)
+        if record.turn is not None and worked and record.seq > after:
+            turns.add(record.turn)
+    lines = [
+        line
+        for message in history.messages
+        if not isinstance(message, OwnerMessage) and message.turn in turns
+        if not (isinstance(message, UserMessage) and message.turn == turn.turn)
+        if (line := line_of(message))
+    ]
+    if not lines:
+        return ""
+    why = _ALL.format(reason=loop.lost_because.rstrip(".") or "it was given up") if after == 0 else _REST
+    return "\n\n".join([_HEAD.format(why=why), *_newest(lines), _END])
+
+
+def _newest(lines: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    size = 0
+    for line in reversed(lines):
+        size += len(line)
+        if size > LIMIT:
+            break
+        kept.append(line)
+    left_out = len(lines) - len(kept)
+    told = [f"({left_out} earlier entries are left out here.)"] if left_out else []
+    return told + kept[::-1]
+
+
+def line_of(message: Message) -> str:
+    """One entry of the record; empty for what the agent need not know."""
+    match message:
+        case UserMessage():
+            return f"User: {bounded(text_of(message.content))}"
+        case AgentMessage(role="assistant"):
+            cut = " [cut off here]" if message.cut else ""
+            return f"You: {bounded(message.text)}{cut}"
+        case ToolMessage():
+            return _call(message)
+        case TurnMessage(kind="failed" | "interrupted"):
+            return f"(That turn ended as {message.kind}: {bounded(message.detail or message.reason)})"
+        case _:
+            return ""
+
+
+def _call(message: ToolMessage) -> str:
+    status = {
+        "started": "started; how it ended is not known: it may have run wholly or in part",
+        "unknown": "started; how it ended is not known: it may have run wholly or in part",
+    }.get(message.status, message.status)
+    parts = [f"Your call of {message.name} ({status})"]
+    if message.input:
+        parts.append(f"Input: {bounded(message.input)}")
+    if message.output:
+        parts.append(f"Output: {bounded(message.output)}")
+    return "\n".join(parts)
+
+
+def bounded(text: str) -> str:
+    """The text, its middle left out where it is long."""
+    if len(text) <= MESSAGE_LIMIT:
+        return text
+    half = MESSAGE_LIMIT // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
