@@ -15,7 +15,7 @@ STAMPS := $(addprefix $(VENV)/,.made .dev .package .types .agents .bench)
 $(shell test -x $(PY) && test "$$(cat $(VENV)/.made)" = "$(CURDIR)" || rm -f $(STAMPS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all campaign lint format types bench versus fuzz docs venv agents lock clean
+.PHONY: help demo test test-all campaign lint format types bench versus fuzz docs matrix venv agents lock clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## */  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,9 @@ test-all: venv agents  ## every test, also with real agents and every kill point
 
 campaign: venv   ## kill real processes at their durable steps; what is lost, doubled, found out (EVERY=1, SAVE=FILE)
 	$(PY) -m tests.campaign $(if $(EVERY),--every) $(if $(SAVE),--save $(SAVE))
+
+matrix: venv agents  ## kill the real agents and their runtimes at each moment; writes docs/agents-matrix.json
+	OUTLAST_MATRIX=docs/agents-matrix.json $(PY) -m pytest tests/agents/matrix/test_matrix.py $(T)
 
 lint: venv       ## style, formatting, import boundaries
 	$(PY) -m ruff check .
@@ -61,6 +64,7 @@ docs: venv       ## the pictures and tables that the pages show
 	$(PY) docs/make_cli.py
 	$(PY) -m docs.make_performance
 	$(PY) docs/make_campaign.py
+	$(PY) docs/make_matrix.py
 
 venv: $(VENV)/.package         ## .venv with the locked requirements and the package itself
 

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import http.client
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -272,6 +273,32 @@ def test_a_failure_inside_the_stream_or_instead_of_the_document() -> None:
                 last = data_of(speaker.events(user("go"))[-1])
                 assert last["error"]["message"] == "too much"
                 assert speaker.post(user("go"))[0].status == 500
+
+
+@pytest.mark.parametrize("kind", [Anthropic, Chat])
+def test_a_reply_stops_halfway_until_it_is_let_go_on(kind: type[Speaker]) -> None:
+    go_on = threading.Event()
+    received: list[str] = []
+    stopped = Reply(text="first half", halfway=go_on)
+    with ScriptedModel(lambda _: stopped) as model, speaking(kind, model) as speaker:
+        read = threading.Thread(target=lambda: received.append(speaker.streamed(speaker.events(user("x")))))
+        read.start()
+        assert model.halfway.wait(30)
+        assert not received
+        go_on.set()
+        read.join(30)
+    assert received == ["first half"]
+
+
+def test_closing_ends_a_reply_that_stopped_halfway() -> None:
+    stopped = Reply(text="first half", halfway=threading.Event())
+    with ScriptedModel(lambda _: stopped) as model, speaking(Anthropic, model) as speaker:
+        read = threading.Thread(target=speaker.post, args=(user("x"),), kwargs={"stream": True})
+        read.start()
+        assert model.halfway.wait(30)
+        model.close()
+        read.join(30)
+        assert not read.is_alive()
 
 
 def test_a_side_request_of_claude_code_uses_no_script_up(model: ScriptedModel) -> None:

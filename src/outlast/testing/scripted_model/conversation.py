@@ -6,6 +6,7 @@ document of its API, so that scripts and assertions never depend on the API that
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
@@ -117,14 +118,15 @@ class StreamError:
 class Reply:
     """What the model answers: text, then calls (several are parallel calls of one reply), or an error.
 
-    `slow_seconds` spreads the text over that time in ten pieces; `hang_seconds` stalls after the first event.
-    Both end at once when the server closes.
+    `slow_seconds` spreads the text over that time in ten pieces; `hang_seconds` stalls after the first event;
+    `halfway` stops in the middle of the text until it is set. All end at once when the server closes.
     """
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     slow_seconds: float = 0.0
     hang_seconds: float = 0.0
+    halfway: threading.Event | None = None
     error: HttpError | StreamError | None = None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -50,9 +51,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The stream waits here."""
+    """The stream waits here for these seconds, or until this is set."""
 
-    seconds: float
+    seconds: float = 0.0
+    until: threading.Event | None = None
 
 
 class Dialect(Protocol):
@@ -104,6 +106,12 @@ class Dialect(Protocol):
 
 def pieces(text: str, reply: Reply) -> Iterator[str | Pause]:
     """Cut a text into the pieces in which it is streamed, with the pauses between them."""
+    if reply.halfway is not None:
+        half = (len(text) + 1) // 2
+        yield text[:half]
+        yield Pause(until=reply.halfway)
+        yield text[half:]
+        return
     if not reply.slow_seconds:
         yield text
         return

@@ -76,6 +76,8 @@ class ScriptedModel:
         self.strict = strict
         self.models = models
         self.closing = threading.Event()
+        self.halfway = threading.Event()
+        """Set once a reply has stopped in the middle of its text."""
         self.script_error: Exception | None = None
         self._nonce = secrets.token_hex(4)
         self._arrived = threading.Condition()
@@ -325,7 +327,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
         for step in dialect.stream(parsed, reply, identity):
-            if isinstance(step, Pause):
+            if isinstance(step, Pause) and step.until is not None:
+                self._wait(step.until)
+            elif isinstance(step, Pause):
                 self._pause(step.seconds)
             else:
                 self.wfile.write(_sse(step))
@@ -335,6 +339,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.model.closing.wait(seconds):
             self.close_connection = True
             raise _ClosingError
+
+    def _wait(self, awaited: threading.Event) -> None:
+        self.server.model.halfway.set()
+        while not awaited.wait(0.05):
+            self._pause(0.0)
 
     def _send(self, status: int, document: JsonObject | None, retry_after: float | None = None) -> None:
         data = b"" if document is None else json.dumps(document).encode()
