@@ -114,13 +114,13 @@ _KINDS = (
         "session_missing",
         "fresh_session",
         "The agent does not know its own session any more.",
-        "Send the next message: it begins a new agent session, and the journal says so.",
+        "Choose how to go on: `outlast retry` with --put-back (where it was captured), --reseed or --fresh.",
     ),
     Kind(
         "session_corrupt",
         "fresh_session",
-        "The agent cannot read its own record of the session.",
-        "Send the next message: it begins a new agent session, and the journal says so.",
+        "The agent's own record of the session is damaged, older than it was, or cannot be read.",
+        "Choose how to go on: `outlast retry` with --put-back, --as-is, --reseed or --fresh.",
     ),
     Kind(
         "session_in_use",

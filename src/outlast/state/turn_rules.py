@@ -241,7 +241,9 @@ def _displace(state: State, loop: str) -> None:
 
 
 def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
-    _displace(state, _end(state, record).loop)
+    loop = _end(state, record).loop
+    state.loops[loop].untold = None  # Its prompt had told it.
+    _displace(state, loop)
 
 
 def _turn_failed(state: State, record: Record, body: t.TurnFailed) -> None:

@@ -85,12 +85,12 @@ class ProviderSession:
             await self._lost(f"{file.path}: {damage}")
 
     def _damage(self, keeper: KeepsState, place: StatePlace, file: StateFile) -> str:
-        captured = self._captured
+        captured, changed = self._captured, ""
         if captured is not None:
             changed = difference(file.path, [(piece.digest, piece.size) for piece in captured.pieces])
-            if changed:
-                return changed
         damage = keeper.state_damage(file.path, place.provider_session)
+        if changed:
+            return f"{damage}; {changed}" if damage else changed
         return "" if captured is not None and damage == captured.damage else damage
 
     async def _lost(self, why: str) -> None:

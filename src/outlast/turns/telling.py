@@ -21,6 +21,7 @@ from outlast.state.messages import (
     text_of,
 )
 from outlast.state.model import Loop, OpenTurn
+from outlast.turns.lost import CODES
 from outlast.turns.steering import Given, InputLost
 
 LIMIT = 48_000
@@ -95,7 +96,7 @@ def line_of(message: Message) -> str:
             return f"You: {bounded(message.text)}{cut}"
         case ToolMessage():
             return _call(message)
-        case TurnMessage(kind="failed" | "interrupted"):
+        case TurnMessage(kind="failed" | "interrupted") if message.reason not in CODES:
             return f"(That turn ended as {message.kind}: {bounded(message.detail or message.reason)})"
         case _:
             return ""

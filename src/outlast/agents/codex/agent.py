@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from outlast.agents.codex import keeping
 from outlast.agents.codex.binary import find_codex, version_of
 from outlast.agents.codex.fold import CodexFold
 from outlast.agents.codex.requests import Approval, Sandbox, ThreadSettings
@@ -15,6 +16,7 @@ from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
 from outlast.agents.mcp import McpServer, check_mcp_servers
+from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.agents.settings import check_settings
 from outlast.agents.transcript import Transcript
 from outlast.errors import AgentError
@@ -96,6 +98,22 @@ class Codex:
             return None if path is None else read_rollout(path, provider_session)
         except OSError:
             return None
+
+    def find_state(self, place: StatePlace) -> StateFile | None:
+        """The thread's rollout."""
+        return keeping.find_state(place)
+
+    def state_path(self, place: StatePlace, name: str) -> Path:
+        """Where a rollout of this name belongs."""
+        return keeping.state_path(place, name)
+
+    def state_damage(self, path: Path, provider_session: str) -> str:
+        """What is wrong with a rollout."""
+        return keeping.state_damage(path, provider_session)
+
+    def summary(self, path: Path, provider_session: str) -> StateSummary:
+        """What a rollout tells of its thread."""
+        return keeping.summary(path)
 
     def versions(self) -> Mapping[str, str]:
         """Of the program, as far as a file beside it tells, and of the adapter."""

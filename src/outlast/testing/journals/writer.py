@@ -263,7 +263,7 @@ class JournalWriter(ProviderStates):
         if outcome == "parked":
             e.parked[turn.request] = turn
         elif outcome == "done":
-            e.unsuccessful = None
+            e.unsuccessful = e.untold = None
         else:
             e.unsuccessful, e.outcome = turn, outcome
         gates = self._closed_gates(turn)
