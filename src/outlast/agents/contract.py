@@ -64,6 +64,9 @@ class Prompt:
     content: tuple[Content, ...]
     continues: bool = False
     """Go on from where the agent's own transcript ends (on_interrupt = continue)."""
+    notice: str = ""
+    """What the agent's model is told before the content: facts about earlier turns that its own session
+    lacks. Empty where there are none, or the program tells them itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,64 @@
+"""What a failed result says, in the words of the failure taxonomy.
+
+The HTTP status is the structured code; without one the program's own word (`api_error`, and `error` of the
+message that tells it), and known words of its text last. What the taxonomy has no word for, such as a limit
+of model calls, is `unknown` with the program's own word in the message."""
+
+from __future__ import annotations
+
+from outlast.agents.claude.wire import Result
+from outlast.agents.contract import Failure
+from outlast.agents.failure import classify_code, classify_text, tidy
+
+MISSING = "No conversation found"
+"""How the program begins to say that it has no session of this id."""
+
+_STATUS = {401: "auth_failed", 402: "quota_exhausted", 403: "auth_failed", 429: "rate_limited"}
+_SERVER = 500
+_WORDS = {
+    "authentication_failed": "auth_failed",
+    "oauth_org_not_allowed": "auth_failed",
+    "billing_error": "quota_exhausted",
+    "rate_limit": "rate_limited",
+    "overloaded": "provider_overloaded",
+    "server_error": "provider_overloaded",
+    "connection_failed": "transport_lost",
+    "connection_error": "transport_lost",
+    "timeout": "transport_lost",
+}
+
+
+def turn_failure(result: Result, word: str) -> Failure:
+    """The failure of a turn that ended with an error. `word` is what the program called it in its message,
+    empty where it told none."""
+    said = result.result or "; ".join(result.errors)
+    code = _code(result, word, said)
+    detail = result.api_error_type or result.api_error or word or result.terminal_reason or result.subtype
+    return Failure(code, f"claude ({detail}): {tidy(said)}" if said else f"claude ended the turn: {detail}")
+
+
+def _code(result: Result, word: str, said: str) -> str:
+    spent = classify_text(said)
+    if result.api_error_status is not None:
+        if spent == "quota_exhausted":
+            return spent  # A used up quota comes with the status of a rate limit, or of a bad request.
+        known = _STATUS.get(result.api_error_status)
+        return known or ("provider_overloaded" if result.api_error_status >= _SERVER else "unknown")
+    for name in (result.api_error, word, result.api_error_type):
+        known = _WORDS.get(name) or classify_code(name)
+        if known != "unknown":
+            return known
+    return spent
+
+
+def session_failure(result: Result) -> Failure:
+    """Why the program could not open the session."""
+    said = "; ".join(result.errors) or result.result
+    if MISSING in said:
+        return Failure("session_missing", "claude has no conversation with this id")
+    return Failure("unknown", f"claude could not open its session: {tidy(said)}")
+
+
+def is_abort(result: Result) -> bool:
+    """Whether the turn ended because it was interrupted."""
+    return result.terminal_reason.startswith("aborted")

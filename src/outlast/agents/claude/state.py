@@ -1,0 +1,86 @@
+"""What the fold has read so far: plain data, bounded by what is open, the same from live frames and from
+replay."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from outlast.agents.contract import Failure
+
+Stage = Literal["silent", "greeting", "ready", "failed"]
+
+_SENT_LIMIT = 2
+"""Only the running turn's is ever asked for. All of them are in the record of each turn's end."""
+_PARTIAL_LIMIT = 64 * 1024
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A turn's end that is told once it is known of every input whether it has joined it."""
+
+    stop_reason: str
+    failure: Failure | None = None
+    cancelled: bool = False
+
+
+class Steer(msgspec.Struct):
+    """An input that was written to join the running turn."""
+
+    key: str
+    late: bool = False
+    """The turn's end had come before it was written."""
+    begun: bool = False
+    """Claude Code has taken it from its queue."""
+    withdrawn: bool = False
+    """It was asked to drop it."""
+
+
+class State(msgspec.Struct, omit_defaults=True):
+    """The folded state. `stage` is how far the handshake has come; `sent` names the prompts written lately,
+    `steered` the inputs written to join the running turn, `steers` those by uuid of which it is not known
+    whether they do."""
+
+    last_input: int = 0
+    stage: Stage = "silent"
+    stdin_closed: bool = False
+    stdout_closed: bool = False
+    session: str = ""
+    confirmed: bool = False
+    hello: int = 0
+    sent: list[str] = []
+    steered: list[str] = []
+    steers: dict[str, Steer] = {}
+    turn: str | None = None
+    uuid: str = ""
+    queued: bool = False
+    begun: bool = False
+    landed: bool = False
+    interrupted: bool = False
+    ended: Ended | None = None
+    calls: dict[str, str] = {}
+    gates: dict[str, bool] = {}
+    refuse: list[str] = []
+    partial: str = ""
+    error: str = ""
+    """What the program called the error of the newest model call."""
+    usage: dict[str, int] = {}
+
+    def note_sent(self, prompt: str) -> None:
+        """Remember that a prompt is written."""
+        self.sent.append(prompt)
+        del self.sent[:-_SENT_LIMIT]
+
+    def add_partial(self, text: str) -> None:
+        """Keep the beginning of a message that is still being written."""
+        self.partial += text[: max(0, _PARTIAL_LIMIT - len(self.partial))]
+
+    def add_usage(self, used: dict[str, int]) -> None:
+        """Add what a result counts to the running turn's usage."""
+        for name, count in used.items():
+            self.usage[name] = self.usage.get(name, 0) + count
+
+
+def prompt_name(request_id: str, attempt: int) -> str:
+    """One name for one attempt to send one prompt."""
+    return f"{attempt} {request_id}"

@@ -1,0 +1,56 @@
+"""Claude Code's own transcript of a session: a file of JSON lines, filed under the folder that it works in.
+
+It is appended to some hundredths of a second after the fact: the model may have been asked, and a command may
+run, before a line of that is there (measured). So what it lacks proves nothing, and what it holds proves that
+the program knows of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+_NOT_PLAIN = re.compile(r"[^a-zA-Z0-9]")
+_NAME_LIMIT = 200
+"""Characters of a folder's name after which Claude Code shortens it and adds a sum that it alone makes."""
+_BITE = 1024 * 1024
+
+
+def claude_home(environ: Mapping[str, str]) -> Path:
+    """Where Claude Code keeps its files, given the environment that it runs in."""
+    said = environ.get("CLAUDE_CONFIG_DIR")
+    return Path(said) if said else Path(environ.get("HOME") or Path.home()) / ".claude"
+
+
+def find_transcript(home: Path, workspace: str, session: str) -> Path | None:
+    """The session's transcript: the one of this workspace, else the newest of another. None: there is none,
+    or it can't be looked for."""
+    if not session or _NOT_PLAIN.sub("", session) != session.replace("-", ""):
+        return None
+    try:
+        found = [path for path in (home / "projects").glob(f"*/{session}.jsonl") if path.is_file()]
+        own = [path for path in found if is_folder_of(path.parent.name, workspace)]
+        return max(own or found, key=lambda path: path.stat().st_mtime, default=None)
+    except OSError:
+        return None
+
+
+def is_folder_of(name: str, workspace: str) -> bool:
+    """Whether Claude Code files the sessions of `workspace` under a folder of this name."""
+    plain = _NOT_PLAIN.sub("-", workspace)
+    if len(plain) <= _NAME_LIMIT:
+        return name == plain
+    return name.startswith(f"{plain[:_NAME_LIMIT]}-")
+
+
+def unmentioned(path: Path, words: Iterable[str]) -> frozenset[str]:
+    """Of these words those that stand nowhere in the file. Raises OSError."""
+    left = {word: word.encode() for word in words}
+    keep = max((len(data) for data in left.values()), default=1) - 1
+    with path.open("rb") as file:
+        tail = b""
+        while left and (bite := file.read(_BITE)):
+            seen = tail + bite
+            left = {word: data for word, data in left.items() if data not in seen}
+            tail = seen[-keep:] if keep else b""
+    return frozenset(left)
