@@ -301,7 +301,7 @@ class Fold(Protocol):
     @property
     def unsettled(self) -> frozenset[str]:
         """Keys of the steers that were written, and of which the agent has not yet shown whether they
-        landed."""
+        landed. The turn of a living agent is not closed while there are any."""
         ...
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -33,4 +33,17 @@ class ReadsTranscript(Protocol):
     def read_transcript(self, provider_session: str, environ: Mapping[str, str]) -> Transcript | None:
         """The transcript, None where there is none or it can't be read. `environ` is the runtime's
         environment. Reads the whole file: not for an event loop."""
+        ...
+
+
+@runtime_checkable
+class DropsCalls(Protocol):
+    """An adapter whose program writes its transcript after the fact: a call that had started when it was cut
+    off may stand nowhere in it, and then no model is told of the call."""
+
+    def unmentioned_calls(
+        self, calls: Sequence[str], provider_session: str, workspace: str, environ: Mapping[str, str]
+    ) -> frozenset[str]:
+        """Of these ids of calls those that the session's transcript does not mention; all where there is no
+        transcript. Reads the whole file: not for an event loop. Raises OSError."""
         ...

@@ -160,6 +160,9 @@ class Loop(msgspec.Struct):
     """What is to be done about the provider session at the next start of the agent."""
     untold: int | None = None
     """The record after which the agent's own session lacks what happened: the next prompt tells it."""
+    cut_since: int | None = None
+    """The record after which calls had started that have no outcome, in turns that did not end as done; what
+    came of them may have to be told. None: since the newest turn that did there are none."""
     captured: AgentStateCaptured | None = None
     attempt: TurnAttemptStarted | None = None
     """The newest agent life that this loop was given; it may still live after its turn."""

@@ -95,7 +95,7 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
         loop.untold = None
     elif another:
         loop.untold = 0 if loop.decided == "reseed" else None
-        loop.decided = None
+        loop.decided = loop.cut_since = None  # What was cut off is told with all else, or not to be known.
     elif body.state == "bound" and loop.decided == "as_is":
         loop.decided = None
     loop.provider = body.provider

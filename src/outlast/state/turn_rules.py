@@ -209,6 +209,9 @@ def _end(state: State, record: Record) -> OpenTurn:
 def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
     """End the turn that `record` names: what `retry` would need of it."""
     turn = _end(state, record)
+    loop = state.loops[turn.loop]
+    if (turn.open_calls or turn.more_calls) and loop.cut_since is None:
+        loop.cut_since = turn.seq
     return Closed(
         turn=turn.turn,
         index=turn.index,
@@ -241,9 +244,9 @@ def _displace(state: State, loop: str) -> None:
 
 
 def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
-    loop = _end(state, record).loop
-    state.loops[loop].untold = None  # Its prompt had told it.
-    _displace(state, loop)
+    loop = state.loops[_end(state, record).loop]
+    loop.untold = loop.cut_since = None  # Its prompt had told it.
+    _displace(state, loop.loop)
 
 
 def _turn_failed(state: State, record: Record, body: t.TurnFailed) -> None:

@@ -66,6 +66,8 @@ class Conversation:
     loop: str
     turn: str
     content: Given
+    notice: str
+    """See `Prompt.notice`."""
     host: AgentHost
     merger: Merger
     policy: GatePolicy
@@ -163,9 +165,11 @@ class Conversation:
             return True
         if not self.host.alive:
             return not more
-        over = self.merger.ended is not None or self._stopped_early()
+        fold = self.host.intake.fold
+        # An input of which a living agent will still say whether it took it is not left behind.
+        over = (self.merger.ended is not None and not fold.unsettled) or self._stopped_early()
         # What we gave it last, and is not read back yet, belongs to this turn.
-        heard = self.host.intake.fold.last_input >= self.host.accepted_input
+        heard = fold.last_input >= self.host.accepted_input
         stop = self.stop()
         killed = stop is not None and stop.reason == "killed"  # that means the agent, not only its turn
         return self.agent.capabilities.many_turns and over and heard and not killed
@@ -266,7 +270,8 @@ class Conversation:
                 attempt=open_turn.attempts,
                 request_id=self.turn,
                 content=self.content,
-                continues=open_turn.mode == "continue" and loop.untold is None,
+                continues=open_turn.mode == "continue" and loop.untold is None and not loop.decided,
+                notice=self.notice,
             ),
             steer=steer,
             answers=answers,

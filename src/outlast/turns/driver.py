@@ -27,7 +27,9 @@ from outlast.records.types import (
 )
 from outlast.state.model import OpenTurn, State
 from outlast.turns import launch, lost, patience
+from outlast.turns.choosing import chosen_session
 from outlast.turns.conversation import KILL_GRACE, Conversation
+from outlast.turns.cut_calls import notice_of
 from outlast.turns.deciding import GatePolicy
 from outlast.turns.follower import SpoolLost
 from outlast.turns.host import AgentHost
@@ -274,6 +276,9 @@ class LoopDriver:
         raise LaunchFailure(Failure("transport_lost", "the agent's shim ended before it was given its input"))
 
     async def _launch(self, turn: str) -> AgentHost:
+        chosen = chosen_session(self.journal.state.loops[self.loop], self.agent)
+        if chosen is not None:
+            await patience.append(self.journal, [self._draft(None, chosen)], at="turn.session_chosen")
         host = await AgentHost.idle(self.hosting, self.agent, self.journal.state.loops[self.loop])
         self.host = host
         await patience.append(self.journal, [self._draft(turn, self._attempt(turn, host))], at="turn.attempt")
@@ -293,12 +298,14 @@ class LoopDriver:
         )
 
     async def _converse(self, turn: str, content: Given, host: AgentHost) -> None:
+        record = self.journal.state.loops[self.loop]
         conversation = Conversation(
             journal=self.journal,
             agent=self.agent,
             loop=self.loop,
             turn=turn,
             content=await with_record(self.journal, self._open(turn), content),
+            notice=await notice_of(self.journal, self.agent, record, self.hosting),
             host=host,
             merger=self._merger(turn),
             between_calls=self._provider.capture_partly,

@@ -238,9 +238,7 @@ class Merger:
             return self._lost_because
         if state != "reseeded":
             return ""
-        how = self.provider.decided
-        told = {"fresh": "begun anew, empty", "reseed": "begun anew, told what happened so far"}
-        return f"{told.get(how or '', 'begun anew')}: {self._lost_because or 'it was asked for'}"
+        return begun_anew(self.provider.decided, self._lost_because)
 
     def _provider_state(self, event: SessionObserved | SessionConfirmed | SessionLost) -> ProviderState:
         if isinstance(event, SessionConfirmed):
@@ -336,6 +334,12 @@ class _OpenText:
 
     def rest(self) -> tuple[str, int]:
         return "".join(self._pieces), self._count
+
+
+def begun_anew(decided: str | None, lost_because: str) -> str:
+    """Why a session has taken the place of another one, and what it knows of that."""
+    told = {"fresh": "begun anew, empty", "reseed": "begun anew, told what happened so far"}
+    return f"{told.get(decided or '', 'begun anew')}: {lost_because or 'it was asked for'}"
 
 
 def gate_id(loop: str, generation: str, name: str) -> str:

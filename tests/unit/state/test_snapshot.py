@@ -43,6 +43,13 @@ FOLDS = {
         "3": "4c493b01a42ab9fd",
         "4": "b922610bc5d2cd2e",
     },
+    4: {
+        "shape": "b22227c70fc51c58",
+        "1": "e11c84e6789b68a5",
+        "2": "c0435c3fb539e367",
+        "3": "74d70aecbf90aaca",
+        "4": "dc6f03efe0b33eed",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 
