@@ -92,7 +92,7 @@ class Conversation:
         agent = self.agent
         limits = Limits(agent.idle_timeout, agent.total_timeout, agent.capabilities.many_turns)
         self._deadlines = Deadlines(limits, monotonic())
-        self._steering = Steering(self.journal, self.turn)
+        self._steering = Steering(self.journal, self.turn, self.agent.capabilities.images)
         self._deciding = Deciding(self.journal, self.policy, self.loop, self.turn, self.wake)
 
     async def run(self) -> Ending:

@@ -129,7 +129,7 @@ def question(loop: Loop, turn: OpenTurn, failure: ReceiptError) -> GateOpened:
     return GateOpened(
         gate=derived_id("lost", turn.turn, turn.attempts, turn.seq),
         kind="question",
-        question=f"The agent's own session is lost: {failure.message[:REASON_LIMIT]} What now?",
+        question=f"The agent's own session is lost: {failure.message[:REASON_LIMIT].rstrip('.')}. What now?",
         choices=options,
         resolver="runtime",
         requested_by="outlast",

@@ -80,7 +80,8 @@ class ProviderSession:
         if not damage:
             await self.capture()
         elif decided == "as_is":
-            await self._accept(file, damage)
+            known = await asyncio.to_thread(keeper.state_damage, file.path, place.provider_session)
+            await self._accept(file, damage, known)
         else:
             await self._lost(f"{file.path}: {damage}")
 
@@ -99,15 +100,16 @@ class ProviderSession:
             await patience.append(self.journal, self._draft(lost), at="turn.provider_lost")
         raise LaunchFailure(Failure("session_corrupt", why))
 
-    async def _accept(self, file: StateFile, damage: str) -> None:
-        """A person wants the session resumed as it is there. What was captured before is kept beside."""
+    async def _accept(self, file: StateFile, damage: str, known: str) -> None:
+        """A person wants the session resumed as it is there, with what is `known` to be wrong with it. What
+        was captured before is kept beside."""
         told = f"resumed as it is: {damage}"
         captured = self._captured
         if captured is not None:
             kept = self._kept / f"{file.path.name}.captured"
             await asyncio.to_thread(put_back, kept, await self._pieces(captured))
             told += f"; what was captured before is in {kept}"
-        await self._capture_anew(file, damage)
+        await self._capture_anew(file, known)
         bound = self._draft(self._changed("bound", told))
         await patience.append(self.journal, bound, at="turn.provider_as_is")
 

@@ -43,9 +43,10 @@ async def with_record(journal: Journal, turn: OpenTurn, content: Given) -> Given
     """The content of the turn's prompt; where the agent's session lacks something, after a record of that.
     The same for every owner of the turn."""
     loop = journal.state.loops[turn.loop]
-    if loop.untold is None or isinstance(content, InputLost):
+    after = 0 if loop.decided == "reseed" else loop.untold
+    if after is None or isinstance(content, InputLost):
         return content
-    told = await record_of(journal, loop, turn, loop.untold)
+    told = await record_of(journal, loop, turn, after)
     return content if not told else (Content(text=told), *content)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +17,6 @@ from tests.agents.codex.terminal import CTRL_C
 from tests.support.processes import Child, until
 
 from outlast.records.types import (
-    AgentSessionChanged,
     CallObserved,
     GateOpened,
     GateResolved,
@@ -419,28 +417,6 @@ def test_sandbox_lost(place: CodexPlace, tmp_path: Path) -> None:
     for limits in place.limits:
         assert (limits.cwd, limits.approval_policy) == (str(place.workspace), "on-request")
         assert limits.sandbox_policy["type"] == "read-only"
-
-
-def test_transcript_gone(place: CodexPlace) -> None:
-    """A thread that codex does not know any more is a verdict; what comes after begins a new one, and says
-    so."""
-    assert place.run("first").wait().status == 0
-    shutil.rmtree(place.home / "sessions")
-    failed = place.run("second", key="two").wait()
-    again = place.run("third", key="three").wait()
-
-    assert failed.status == 1
-    assert "session_missing" in failed.stderr
-    journal = place.journal("job")
-    receipt = journal.the(TurnFailed, "two").receipt
-    assert (receipt.failed_phase, receipt.error.code) == ("host_launch", "session_missing")
-    assert not journal.bodies(InputReserved, "two")
-    assert again.status == 0, again
-    states = [body.state for body in journal.bodies(AgentSessionChanged)]
-    assert states == ["bound", "confirmed", "lost", "reseeded", "confirmed"]
-    assert len(place.threads) == 2
-    asked = [[item.text for item in request.of_kind("user")] for request in place.model.requests]
-    assert asked == [["first"], ["third"]]
 
 
 # --- cancelling -----------------------------------------------------------------------------------
