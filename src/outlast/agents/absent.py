@@ -28,7 +28,7 @@ class AbsentAgent:
     on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"] = "skip"
     after_failure: Literal["continue", "hold", "withdraw"] = "continue"
     on_lost: Literal["ask", "refuse", "fresh", "reseed"] = "ask"
-    retry_attempts: int | None = None
+    retry_attempts: int = 0
     idle_park: float | None = None
     orphan_grace: float | None = None
 

@@ -14,6 +14,7 @@ from typing import Literal
 from outlast.agents.command_fold import CommandFold
 from outlast.agents.contract import Capabilities, Fold, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment, check_names
+from outlast.agents.retry import RETRY_ATTEMPTS
 from outlast.agents.settings import check_settings
 from outlast.errors import AgentError, ConfigError
 
@@ -43,8 +44,8 @@ class Command:
     on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"] = "skip"
     after_failure: Literal["continue", "hold", "withdraw"] = "continue"
     on_lost: Literal["ask", "refuse", "fresh", "reseed"] = "ask"
-    retry_attempts: int | None = None
-    """Retries in a row of a turn that failed and can be taken up again; None: as the kind of failure says."""
+    retry_attempts: int = RETRY_ATTEMPTS
+    """The most retries in a row of a turn that failed and can be taken up again; 0: none."""
     idle_timeout: float | None = 600.0
     """Counts only while no tool call and no gate is open."""
     total_timeout: float | None = None

@@ -375,8 +375,8 @@ class Agent(Protocol):
         ...
 
     @property
-    def retry_attempts(self) -> int | None:
-        """Retries in a row that a policy may make of a failed turn; None: as many as the policy says."""
+    def retry_attempts(self) -> int:
+        """The most retries in a row that a policy may make of a failed turn, whatever it says; 0: none."""
         ...
 
     @property

@@ -45,6 +45,9 @@ def chance_of(*parts: str | int) -> float:
     return int.from_bytes(derived_uuid("retry", *parts)[:6], "big") / 2**48
 
 
+RETRY_ATTEMPTS = 8
+"""The most retries in a row, where an agent's configuration does not say."""
+
 RATE_LIMITED = RetryPolicy(attempts=8, first=5.0, longest=300.0, patience=3600.0)
 OVERLOADED = RetryPolicy(attempts=6, first=5.0, longest=300.0, patience=3600.0)
 DISCONNECTED = RetryPolicy(attempts=5, first=2.0, longest=60.0, patience=3600.0)

@@ -35,7 +35,7 @@ def check_settings(agent: object, words: Mapping[str, tuple[str, ...]] | None = 
             raise ConfigError(f"{name} is {seconds!r}", hint=hint)
     for name in _COUNTS:
         count = getattr(agent, name)
-        if count is not None and not _is_count(count):
+        if not _is_count(count):
             raise ConfigError(f"{name} is {count!r}", hint=f"it is a whole number from 0 to {MOST_RETRIES}")
 
 

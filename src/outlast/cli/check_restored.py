@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 """Inputs of a session that are named."""
-_UNDER_WAY = ("running", "waiting")
+_UNDER_WAY = ("running", "waiting", "retrying")
 _WHY = "it waited in a store that was put back: whether it has been carried out is not known"
 
 

@@ -15,7 +15,7 @@ from outlast.cli.output import Screen, visible
 from outlast.cli.owners import heard
 from outlast.cli.present import TextPresenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
-from outlast.cli.text import first_line, question_lines, short, tool_line
+from outlast.cli.text import delay_line, first_line, question_lines, short, tool_line
 from outlast.errors import OutlastError
 from outlast.records.envelope import Record
 from outlast.records.types import (
@@ -148,6 +148,8 @@ class Conversation:
         self._running = now.running
         for message in now.messages:
             self._screen.out.line(visible(_message_line(message)))
+        if now.delay is not None:
+            self._say(delay_line(now.delay))
         for gate in now.gates:
             question = OpenQuestion(gate.id, gate.kind, gate.question, gate.choices, gate.requested_by)
             self._ask(question)

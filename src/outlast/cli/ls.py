@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from outlast.cli.table import table_lines
 from outlast.errors import IntegrityError
 from outlast.state.listing import listed_json, status_of
 from outlast.store.contract import CatalogQuery, Listed
+
+if TYPE_CHECKING:
+    from outlast.state.model import Delay
 
 
 @click.command("ls")
@@ -38,17 +42,37 @@ def ls_command(workspace: str | None, as_json: bool) -> None:
         rows = list_rows(config, query)
     except IntegrityError as error:
         rows, fault = readable_rows(config, query), error
+    waits = _waits(screen, rows)
     if as_json:
-        screen.json_line([listed_json(row) for row in rows])
+        screen.json_line([listed_json(row) | _waits_json(row, waits) for row in rows])
     elif rows:
-        _print_table(screen, rows)
+        _print_table(screen, rows, waits)
     elif fault is None:
         screen.note("no sessions here yet; `outlast run PROMPT` begins one")
     if fault is not None:
         raise fault
 
 
-def _print_table(screen: Screen, rows: list[Listed]) -> None:
+def _waits(screen: Screen, rows: list[Listed]) -> dict[str, Delay]:
+    """What sessions wait for of which the list says that they do: nobody else's journal is looked at."""
+    waiting = [row.entry.session for row in rows if row.entry.state == "retrying"]
+    if not waiting:
+        return {}
+    from outlast.cli.retrying import delays_of
+
+    return delays_of(screen, waiting)
+
+
+def _waits_json(row: Listed, waits: Mapping[str, Delay]) -> dict[str, object]:
+    delay = waits.get(row.entry.session)
+    if delay is None:
+        return {}
+    from outlast.state.delays import delay_json
+
+    return {"waits": delay_json(delay)}
+
+
+def _print_table(screen: Screen, rows: list[Listed], waits: Mapping[str, Delay]) -> None:
     width = None
     if screen.out.is_terminal:
         from shutil import get_terminal_size
@@ -58,7 +82,7 @@ def _print_table(screen: Screen, rows: list[Listed]) -> None:
     names = [row.entry.session for row in rows]
     if width is not None:
         names = beginnings(names)
-    cells = [_cells(name, row) for name, row in zip(names, rows, strict=True)]
+    cells = [_cells(name, row, waits.get(row.entry.session)) for name, row in zip(names, rows, strict=True)]
     first, *lines = table_lines(header, cells, width)
     screen.out.line(screen.out.bold(first))
     for line in lines:
@@ -80,11 +104,13 @@ TIME = len("0192a4c1-7f3e")
 """The 48 bits of a UUIDv7's milliseconds, as text."""
 
 
-def _cells(name: str, row: Listed) -> tuple[str, ...]:
-    from outlast.cli.times import age
+def _cells(name: str, row: Listed, delay: Delay | None) -> tuple[str, ...]:
+    from outlast.cli.times import age, exact_time
 
     entry = row.entry
     status = status_of(row) + (f" ({entry.open_gates} asked)" if entry.open_gates else "")
+    if delay is not None:
+        status += f" (waits until {exact_time(delay.until)}: {delay.code})"
     queued = str(entry.queued + row.pending)
     title = visible(entry.title.replace("\n", " "))
     return (

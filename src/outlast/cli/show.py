@@ -14,7 +14,14 @@ from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
-from outlast.cli.text import failure_lines, first_line, receipt_line, short, takeover_line
+from outlast.cli.text import (
+    delay_line,
+    failure_lines,
+    first_line,
+    receipt_line,
+    short,
+    takeover_line,
+)
 from outlast.cli.times import clock_time, local_time
 
 if TYPE_CHECKING:
@@ -61,7 +68,12 @@ def view_lines(view: View) -> Iterator[str]:
     yield from _turns(view)
     if view.queue:
         yield "queue"
-        yield from (f"  {short(q.request_id)}  {first_line(q.input)}" for q in view.queue)
+        delays = {turn.turn: turn.delay for turn in view.turns}
+        for queued in view.queue:
+            yield f"  {short(queued.request_id)}  {first_line(queued.input)}"
+            delay = delays.get(queued.request_id)
+            if delay is not None:
+                yield f"      {delay_line(delay)}"
     if view.gates:
         yield "waiting for an answer"
         for gate in view.gates:
@@ -126,6 +138,8 @@ def _why(view: View, turn: TurnSummary, *, newest: bool) -> Iterator[str]:
             yield from (f"     {line}" for line in failure_lines(turn.receipt, view.row.entry.session, words))
     elif turn.reason:
         yield f"       {first_line(turn.reason, 300)}"
+    elif turn.delay is not None:
+        yield f"       {delay_line(turn.delay)}"
 
 
 def _takeover(restore: Restore) -> str:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from outlast.cli.gates import OpenQuestion
-from outlast.cli.times import clock_time
+from outlast.cli.times import clock_time, exact_time
 from outlast.records.envelope import Record
 from outlast.records.types import (
+    BY_POLICY,
     AgentEventRecorded,
     Body,
     CallObserved,
@@ -19,6 +20,7 @@ from outlast.records.types import (
     InputReturned,
     JournalRepaired,
     LoopChanged,
+    PlannedRetry,
     Receipt,
     ReplyInterrupted,
     RestoreDone,
@@ -33,6 +35,7 @@ from outlast.records.types import (
 
 if TYPE_CHECKING:
     from outlast.state.messages import ToolMessage
+    from outlast.state.model import Delay
 
 Style = Literal["text", "end", "dim", "notice"]
 TOOL_WIDTH = 100
@@ -123,7 +126,9 @@ def _attached(record: Record, body: TurnAttached) -> Piece:
     return Piece("notice", f"turn {short(record.turn)} goes on: its agent lives and was never interrupted")
 
 
-def _retried(record: Record, body: TurnRetried) -> Piece:
+def _retried(record: Record, body: TurnRetried) -> Piece | None:
+    if body.by.startswith(BY_POLICY):
+        return None  # The failure before it has told of it.
     return Piece("notice", f"turn {short(record.turn)} {_RETRIED[body.mode]} (by {body.by})")
 
 
@@ -238,10 +243,25 @@ def failure_lines(receipt: Receipt, session: str, words: Sequence[str]) -> list[
 
     from outlast.agents.failure import kind_of
 
-    step = kind_of(receipt.error.code).next_step.replace(
-        "`outlast retry`", f"`outlast retry {quote(session)}`"
-    )
+    retry = f"`outlast retry {quote(session)}`"
+    if receipt.retry is not None:
+        step = f"nothing: {_planned(receipt.retry)}; {retry} does it now"
+    else:
+        step = kind_of(receipt.error.code).next_step.replace("`outlast retry`", retry)
     return [*(f"  | {word}" for word in words), f"  what to do: {step}"]
+
+
+def _planned(retry: PlannedRetry) -> str:
+    from datetime import datetime
+
+    at = exact_time(int(datetime.fromisoformat(retry.not_before).timestamp() * 1_000_000))
+    return f"it {_RETRIED[retry.mode]} by itself at {at} (retry {retry.retry} of {retry.of})"
+
+
+def delay_line(delay: Delay) -> str:
+    """What a turn that failed waits for."""
+    because = f"{first_line(delay.message, 200).rstrip('.')} ({delay.code})"
+    return f"waits until {exact_time(delay.until)} because {because}; retry {delay.retry} of {delay.of}"
 
 
 def takeover_line(who: str, seq: int, actions: int) -> str:

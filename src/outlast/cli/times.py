@@ -26,6 +26,11 @@ def clock_time(at: int) -> str:
     return datetime.fromtimestamp(at / 1_000_000).astimezone().strftime("%H:%M")
 
 
+def exact_time(at: int) -> str:
+    """Hours, minutes and seconds here."""
+    return datetime.fromtimestamp(at / 1_000_000).astimezone().strftime("%H:%M:%S")
+
+
 def local_time(at: int) -> str:
     """Date and time here."""
     return datetime.fromtimestamp(at / 1_000_000).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -144,4 +144,4 @@ async def _busy(client: Client, row: Listed) -> bool:
 
         state = await load_state(client.store, entry.session)
         return bool(state.queue) and not any(loop.held for loop in state.loops.values())
-    return entry.state in ("running", "waiting") or bool(entry.queued) or bool(row.pending)
+    return entry.state in ("running", "waiting", "retrying") or bool(entry.queued) or bool(row.pending)

@@ -49,8 +49,8 @@ class PlannedWait:
         """For people."""
         delay = self.delay
         return (
-            f"turn {self.turn}: waits until {isoformat(delay.until)}, because it failed "
-            f"({delay.code}: {delay.message}); retry {delay.retry} of {delay.of}"
+            f"turn {self.turn}: waits until {isoformat(delay.until)} because {delay.message or 'it failed'} "
+            f"({delay.code}); retry {delay.retry} of {delay.of}"
         )
 
 

@@ -9,9 +9,10 @@ from outlast.journal import load_state, read_record, read_records
 from outlast.records.types import InputAccepted, TurnAttemptStarted
 from outlast.runtime.view import Gate, QueuedInput, gate_of, take, waiting_input
 from outlast.runtime.waiting import waiting_answers
+from outlast.state.delays import delays
 from outlast.state.history import History
 from outlast.state.messages import Message, OwnerMessage, text_of
-from outlast.state.model import OpenTurn, State
+from outlast.state.model import Delay, OpenTurn, State
 from outlast.store import refusals
 from outlast.store.contract import Entry, Listed, Store
 
@@ -30,6 +31,8 @@ class Present:
     """The newest attempt of each turn that runs."""
     queue: list[QueuedInput]
     gates: list[Gate]
+    delay: Delay | None = None
+    """What the session's next turn waits for: it failed, and is tried again by itself then."""
 
 
 async def present(store: Store, session: str) -> Present:
@@ -50,6 +53,7 @@ async def present(store: Store, session: str) -> Present:
         attempts={each.turn: each.attempt for each in state.open_turns.values() if each.attempt is not None},
         queue=await _queue(store, state, pending),
         gates=[gate_of(gate, answers) for gate in state.gates.values()],
+        delay=next((delay for _, delay in delays(state)), None),
     )
 
 

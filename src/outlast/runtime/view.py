@@ -68,7 +68,11 @@ class View:
     @property
     def attempts(self) -> dict[str, TurnAttemptStarted]:
         """The newest attempt of each turn that runs."""
-        return {turn.turn: turn.attempt for turn in self.turns if turn.attempt and turn.outcome == "running"}
+        return {
+            turn.turn: turn.attempt
+            for turn in self.turns
+            if turn.attempt and turn.attempt_open and turn.outcome == "running"
+        }
 
     def to_json(self) -> dict[str, object]:
         """The shape of `show --json`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outlast.state.delays import delayed
 from outlast.state.model import State
 from outlast.store.contract import CatalogEntry
 
@@ -27,18 +28,25 @@ def catalog_entry(state: State) -> CatalogEntry:
 
 
 def status(state: State) -> str:
-    """new, running, waiting (a running turn has an open gate), stopped, parked (a turn, or a held queue with
-    inputs in it, needs a person), failed (the last turn failed and nothing is queued) or idle; the first
-    that holds."""
+    """new, running (or waiting: it has an open gate; retrying: it failed and waits for its next attempt),
+    stopped, parked (a turn, or a held queue with inputs in it, needs a person), retrying (what waits so is
+    back in the queue), failed (the last turn failed and nothing is queued) or idle; the first that holds."""
     if not state.lineage:
         return "new"
     if state.open_turns:
-        asked = any(gate.turn in state.open_turns for gate in state.gates.values())
-        return "waiting" if asked else "running"
+        return _at_work(state)
     if state.stopped is not None:
         return "stopped"
     if state.parked or (state.queue and any(loop.held for loop in state.loops.values())):
         return "parked"
+    if delayed(state) is not None:
+        return "retrying"
     if not state.queue and any(closed.outcome == "failed" for closed in state.last_unsuccessful.values()):
         return "failed"
     return "idle"
+
+
+def _at_work(state: State) -> str:
+    if any(gate.turn in state.open_turns for gate in state.gates.values()):
+        return "waiting"
+    return "running" if delayed(state) is None else "retrying"

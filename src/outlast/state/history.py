@@ -20,6 +20,7 @@ from outlast.state.messages import (
     TurnMessage,
     UserMessage,
 )
+from outlast.state.model import Delay
 from outlast.state.summaries import AgentSession, GateShown, Outcome, Restore, TurnSummary
 
 _ROLES: Mapping[str, Literal["assistant", "thought", "plan"]] = {
@@ -148,10 +149,12 @@ class History:
     def _input_cancelled(self, record: Record, body: t.InputCancelled) -> None:
         turn = self._turns.get(body.request_id)
         if turn is not None:
-            turn.outcome, turn.ended_at = "cancelled", record.at
+            turn.outcome, turn.ended_at, turn.delay = "cancelled", record.at, None
 
     def _command_settled(self, record: Record, body: t.CommandSettled) -> None:
         turn = self._turns.get(record.turn or "")
+        if body.command == "retry" and body.outcome == "done" and turn is not None:
+            turn.delay = None
         if (
             body.command == "skip"
             and body.outcome == "done"
@@ -183,7 +186,7 @@ class History:
         turn = self._turns[record.turn or ""]
         turn.attempts += 1
         turn.attempt_open = True
-        turn.attempt = body
+        turn.attempt, turn.delay = body, None
         self._cut_off(record.turn)
 
     def _agent_event_recorded(self, record: Record, body: t.AgentEventRecorded) -> None:
@@ -233,6 +236,7 @@ class History:
     def _end(self, record: Record, outcome: Outcome) -> None:
         turn = self._turns[record.turn or ""]
         turn.outcome, turn.ended_at, turn.attempt_open = outcome, record.at, False
+        turn.delay = None
         self._cut_off(record.turn)
 
     def _turn_done(self, record: Record, body: t.TurnDone) -> None:
@@ -267,6 +271,8 @@ class History:
     def _turn_retried(self, record: Record, body: t.TurnRetried) -> None:
         turn = self._turns[record.turn or ""]
         turn.outcome, turn.ended_at, turn.reopened = "running", None, True
+        if body.by.startswith(t.BY_POLICY):
+            turn.delay = _delay(turn, record)
         self.messages.append(TurnMessage(record.seq, record.at, record.turn, "retried", body.mode, body.by))
 
     # --- gates ---
@@ -303,3 +309,11 @@ class History:
         t.GateOpened: _gate_opened,
         t.GateResolved: _gate_resolved,
     }
+
+
+def _delay(turn: TurnSummary, record: Record) -> Delay | None:
+    planned = None if turn.receipt is None else turn.receipt.retry
+    if turn.receipt is None or planned is None:
+        return None
+    error, until = turn.receipt.error, record.at + int(planned.wait * 1_000_000)
+    return Delay(until, planned.wait, planned.retry, planned.of, error.code, error.message)

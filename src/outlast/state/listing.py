@@ -5,12 +5,14 @@ from __future__ import annotations
 from outlast.clock import isoformat
 from outlast.store.contract import Listed
 
+_SEEN = {"new": "idle", "retrying": "running"}
+
 
 def status_of(row: Listed) -> str:
     """The status that people see: derived from the journal *and* the live lease. Work without a living
     owner is `detached`, whatever the journal last said of it; so is what a person has decided (a retry, an
     answer) and nobody carries out."""
-    state = "idle" if row.entry.state == "new" else row.entry.state
+    state = _SEEN.get(row.entry.state, row.entry.state)
     unfinished = state in ("running", "waiting") or row.pending or row.entry.queued
     if row.owner is None and (row.decisions or (unfinished and state != "parked")):
         return "detached"

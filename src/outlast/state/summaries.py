@@ -9,7 +9,9 @@ import msgspec
 
 from outlast.clock import isoformat
 from outlast.records import types as t
+from outlast.state.delays import delay_json
 from outlast.state.messages import text_of
+from outlast.state.model import Delay
 
 Outcome: TypeAlias = Literal["queued", "running", "done", "failed", "interrupted", "cancelled", "parked"]
 
@@ -41,6 +43,8 @@ class TurnSummary:
     """What it is parked for."""
     attempt: t.TurnAttemptStarted | None = None
     """The newest one."""
+    delay: Delay | None = None
+    """It failed, and is tried again by itself then."""
 
     @property
     def reason(self) -> str:
@@ -66,6 +70,8 @@ class TurnSummary:
             shape["reason"] = self.reason
         if self.outcome == "failed" and self.receipt is not None:
             shape["receipt"] = msgspec.to_builtins(self.receipt)
+        if self.delay is not None:
+            shape["waits"] = delay_json(self.delay)
         return shape
 
 

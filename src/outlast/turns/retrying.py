@@ -13,7 +13,7 @@ from typing import Literal
 
 from outlast.agents.contract import Failure
 from outlast.agents.failure import kind_of
-from outlast.agents.retry import RetryPolicy, chance_of
+from outlast.agents.retry import RETRY_ATTEMPTS, RetryPolicy, chance_of
 from outlast.clock import Micros, isoformat
 from outlast.records.types import PlannedRetry
 from outlast.state.model import Delay, OpenTurn
@@ -22,11 +22,10 @@ from outlast.turns.budget import ATTEMPTS_TOTAL
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """What a failure is judged by, beside the journal. `attempts`: the agent's own limit of retries in a row,
-    where it has one."""
+    """What a failure is judged by, beside the journal. `attempts`: the agent's limit of retries in a row."""
 
     now: Micros
-    attempts: int | None = None
+    attempts: int = RETRY_ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def judged(session: str, turn: OpenTurn, failure: Failure, judging: Judging) -> 
     policy, mode = kind.retry, _mode(turn, failure)
     if policy is None or mode is None:
         return None
-    retry, most = turn.retries + 1, _most(policy, judging.attempts)
+    retry, most = turn.retries + 1, min(policy.attempts, judging.attempts)
     if retry > most or turn.attempts >= ATTEMPTS_TOTAL:
         return None
     asked = failure.retry_after
@@ -74,10 +73,6 @@ def _mode(turn: OpenTurn, failure: Failure) -> Literal["again", "continue"] | No
     if turn.mode == "continue":
         return "continue"  # Whether or not the agent took that in: it was never to be given its input anew.
     return None if failure.retry == "again" and turn.calls else failure.retry
-
-
-def _most(policy: RetryPolicy, own: int | None) -> int:
-    return policy.attempts if own is None else own
 
 
 def _renewal(seconds: float | None, now: Micros) -> str:

@@ -33,6 +33,9 @@ def refused(state: State, record: Record) -> IntegrityError | None:
     return None
 
 
+STATUSES = ("new", "idle", "running", "waiting", "retrying", "parked", "failed", "stopped")
+
+
 def queued(turn: ExpectedTurn) -> tuple[object, ...]:
     return (
         turn.request,
@@ -152,7 +155,7 @@ def test_every_prefix_of_a_journal_is_a_state(journal: GeneratedJournal) -> None
         entry = catalog_entry(state)
         assert entry.seq == record.seq
         assert "\n" not in entry.title
-        assert status(state) in ("new", "idle", "running", "waiting", "parked", "failed", "stopped")
+        assert status(state) in STATUSES
         queue = {turn.turn for turn in history.queue}
         assert queue == set(state.queue)
         assert set(history.gates) == set(state.gates)

@@ -17,6 +17,7 @@ from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, La
 from outlast.agents.environment import agent_environment
 from outlast.agents.mcp import McpServer, check_mcp_servers
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
+from outlast.agents.retry import RETRY_ATTEMPTS
 from outlast.agents.settings import check_settings
 from outlast.agents.transcript import Transcript
 from outlast.errors import AgentError
@@ -47,7 +48,7 @@ class Codex:
     on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"] = "skip"
     after_failure: Literal["continue", "hold", "withdraw"] = "continue"
     on_lost: Literal["ask", "refuse", "fresh", "reseed"] = "ask"
-    retry_attempts: int | None = None
+    retry_attempts: int = RETRY_ATTEMPTS
     idle_park: float | None = 900.0
     orphan_grace: float | None = 600.0
     line_limit: int = 64 * 1024 * 1024
