@@ -48,19 +48,20 @@ def test_nothing_that_a_user_is_told_points_at_a_page_that_an_installation_has_n
 def test_who_has_no_agent_is_told_how_to_get_one(shell: Shell) -> None:
     shell.config.write_text("")
     for arguments in (("run", "hello"), ("agents",), ("doctor",)):
-        # A Python that holds the tested codex would find it.
-        ran = shell.process(*arguments, environ=shell.environ | {"PYTHONPATH": str(_without_codex(shell))})
+        # A Python that holds the tested agents would find them.
+        ran = shell.process(*arguments, environ=shell.environ | {"PYTHONPATH": str(_without_wheels(shell))})
         told = ran.out + ran.err
         assert "make agents" in told
         assert f"describe an agent in {shell.config}: [agents.mine]" in told
         assert "outlast[codex]" not in told
 
 
-def _without_codex(shell: Shell) -> Path:
-    """A folder that, on the path, hides the wheel of codex."""
+def _without_wheels(shell: Shell) -> Path:
+    """A folder that, on the path, hides the wheels of the agents."""
     folder = shell.folder / "hidden"
-    (folder / "codex_cli_bin").mkdir(parents=True, exist_ok=True)
-    (folder / "codex_cli_bin" / "__init__.py").touch()
+    for name in ("codex_cli_bin", "claude_agent_sdk"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "__init__.py").touch()
     return folder
 
 
@@ -107,10 +108,13 @@ def test_the_defaults_of_the_example_are_the_defaults() -> None:
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     said = decode_settings(tomllib.loads(example), "the page").agents["mine"]
-    command = build_agent("mine", said.without(frozenset({"sandbox", "approval"})))
+    command = build_agent("mine", said.without(frozenset({"sandbox", "approval", "permission_mode"})))
     assert command == Command(["python3", "./agent.py"], env=["MY_KEY"], model="…")
     codex = build_agent(
-        "mine", replace(said.without(frozenset({"command", "stdin", "require_nonce"})), kind="codex")
+        "mine",
+        replace(
+            said.without(frozenset({"command", "stdin", "require_nonce", "permission_mode"})), kind="codex"
+        ),
     )
     assert codex == Codex(env=("MY_KEY",), model="…")
 

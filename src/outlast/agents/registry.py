@@ -75,4 +75,15 @@ def _codex(environ: Mapping[str, str]) -> Agent | None:
     return Codex()
 
 
-_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], Agent | None]] = {"codex": _codex}
+def _claude(environ: Mapping[str, str]) -> Agent | None:
+    from outlast.agents.claude import Claude  # noqa: PLC0415
+    from outlast.agents.claude.binary import find_claude  # noqa: PLC0415
+
+    try:
+        find_claude(None, environ)
+    except AgentError:
+        return None
+    return Claude()
+
+
+_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], Agent | None]] = {"codex": _codex, "claude": _claude}

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 def how_to_have_an_agent(environ: Mapping[str, str]) -> str:
     """What to do where no agent is configured or installed."""
-    from outlast.agents.codex.binary import HOW_TO_INSTALL
     from outlast.config.files import user_path
     from outlast.config.load import home_of
 
     file = user_path(environ, home_of(environ)) or "the file that OUTLAST_CONFIG names"
     example = '[agents.mine] with kind = "command" and command = ["python3", "/path/to/agent.py"]'
-    return f"{HOW_TO_INSTALL}; or describe an agent in {file}: {example}"
+    install = "put `codex` or `claude` on PATH, or run `make agents` or `pip install '.[all]'` in outlast's checkout"
+    return f"{install}; or describe an agent in {file}: {example}"

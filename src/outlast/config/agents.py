@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from outlast.agents import Codex, Command
+from outlast.agents import Claude, Codex, Command
 from outlast.agents.registry import installed
 from outlast.config.settings import DURATIONS, AgentSettings
 from outlast.errors import ConfigError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _COMMAND_ONLY = ("stdin", "require_nonce")
 _CODEX_ONLY = ("sandbox", "approval", "mcp_servers")
+_CLAUDE_ONLY = ("permission_mode",)
 
 
 def build_agents(settings: Mapping[str, AgentSettings], environ: Mapping[str, str]) -> dict[str, Agent]:
@@ -36,19 +37,29 @@ def _command(said: AgentSettings) -> Agent:
     if said.command is None:
         raise ConfigError("it has no `command`", hint='for example command = ["python3", "./agent.py"]')
     _refuse(said, _CODEX_ONLY, "codex")
+    _refuse(said, _CLAUDE_ONLY, "claude")
     return Command(said.command, **_shared(said), **_said(said, _COMMAND_ONLY))
 
 
 def _codex(said: AgentSettings) -> Agent:
     _refuse(said, _COMMAND_ONLY, "command")
-    binary = None
-    if said.command is not None:
-        if len(said.command) != 1:
-            raise ConfigError(
-                "`command` of a codex agent is the program alone", hint='for example ["/opt/codex"]'
-            )
-        binary = said.command[0]
-    return Codex(binary=binary, **_shared(said), **_said(said, _CODEX_ONLY))
+    _refuse(said, _CLAUDE_ONLY, "claude")
+    return Codex(binary=_binary(said, "codex"), **_shared(said), **_said(said, _CODEX_ONLY))
+
+
+def _claude(said: AgentSettings) -> Agent:
+    _refuse(said, _COMMAND_ONLY, "command")
+    _refuse(said, _CODEX_ONLY, "codex")
+    return Claude(binary=_binary(said, "claude"), **_shared(said), **_said(said, _CLAUDE_ONLY))
+
+
+def _binary(said: AgentSettings, kind: str) -> str | None:
+    if said.command is None:
+        return None
+    if len(said.command) != 1:
+        hint = f'for example ["/opt/{kind}"]'
+        raise ConfigError(f"`command` of a {kind} agent is the program alone", hint=hint)
+    return said.command[0]
 
 
 def _refuse(said: AgentSettings, names: tuple[str, ...], kind: str) -> None:
@@ -67,4 +78,8 @@ def _shared(said: AgentSettings) -> dict[str, Any]:
     return shared | {name: said.seconds(name) for name in DURATIONS if getattr(said, name) is not None}
 
 
-_BUILDERS: Mapping[str, Callable[[AgentSettings], Agent]] = {"command": _command, "codex": _codex}
+_BUILDERS: Mapping[str, Callable[[AgentSettings], Agent]] = {
+    "command": _command,
+    "codex": _codex,
+    "claude": _claude,
+}

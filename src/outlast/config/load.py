@@ -27,6 +27,7 @@ NEEDS_TRUST = frozenset(
         "require_nonce",
         "sandbox",
         "approval",
+        "permission_mode",
         "mcp_servers",
         "isolate",
         "on_interrupt",
@@ -195,7 +196,7 @@ def _merge(user: FileSettings, project: FileSettings, about: Project | None) -> 
 
 
 def _implied_kind(name: str) -> str | None:
-    return "codex" if name == "codex" else None
+    return name if name in ("codex", "claude") else None
 
 
 def _notices(project: Project | None) -> tuple[str, ...]:

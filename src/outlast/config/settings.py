@@ -19,9 +19,9 @@ from outlast.records.types import OnInterrupt
 
 AfterFailure = Literal["continue", "hold", "withdraw"]
 
-KINDS = ("command", "codex")
+KINDS = ("command", "codex", "claude")
 """Agent kinds that this outlast can drive."""
-LATER_KINDS = ("claude", "opencode", "gemini", "acp", "native")
+LATER_KINDS = ("opencode", "gemini", "acp", "native")
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -47,6 +47,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     require_nonce: bool | None = None
     sandbox: Literal["read-only", "workspace-write", "danger-full-access"] | None = None
     approval: Literal["untrusted", "on-request", "never"] | None = None
+    permission_mode: (
+        Literal["acceptEdits", "auto", "bypassPermissions", "dontAsk", "manual", "plan"] | None
+    ) = None
     mcp_servers: Mapping[str, Mapping[str, Any]] | None = None
     """MCP servers by name, in the words of the agent's own configuration."""
     isolate: Literal["none"] | None = None

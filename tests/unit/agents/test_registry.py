@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import outlast.agents
-from outlast.agents import Codex, Command
+from outlast.agents import Claude, Codex, Command
 from outlast.agents.registry import Found, discover, resolve
 from outlast.errors import AgentNotFoundError
 
@@ -21,12 +21,25 @@ def codex_on_path(folder: Path) -> dict[str, str]:
     return {"PATH": str(folder)}
 
 
+@pytest.fixture(autouse=True)
+def no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this environment has installed is none of the tests'."""
+    monkeypatch.setitem(sys.modules, "codex_cli_bin", None)
+    monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
+
+
 def test_a_configured_agent_is_found_by_its_name() -> None:
     assert resolve("mine", {"mine": MINE}, {}) is MINE
 
 
 def test_codex_works_by_name_when_it_is_on_path(tmp_path: Path) -> None:
     assert resolve("codex", {}, codex_on_path(tmp_path)) == Codex()
+
+
+def test_claude_works_by_name_when_it_is_on_path(tmp_path: Path) -> None:
+    codex_on_path(tmp_path)
+    (tmp_path / "codex").rename(tmp_path / "claude")
+    assert resolve("claude", {}, {"PATH": str(tmp_path)}) == Claude()
 
 
 def test_a_configured_codex_is_the_one_that_is_meant(tmp_path: Path) -> None:
@@ -54,6 +67,6 @@ def test_agents_are_listed_with_what_keeps_them_from_starting(tmp_path: Path) ->
 
 
 def test_the_package_offers_its_adapters_and_nothing_else() -> None:
-    assert dir(outlast.agents) == ["Codex", "Command"]
+    assert dir(outlast.agents) == ["Claude", "Codex", "Command"]
     with pytest.raises(AttributeError):
         outlast.agents.Nobody  # noqa: B018

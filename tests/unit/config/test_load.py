@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.agents import Codex, Command
+from outlast.agents import Claude, Codex, Command
 from outlast.config import Flags, TrustState, load_config
 from outlast.config.files import read_project_file
 from outlast.config.load import trust_of
@@ -213,13 +213,19 @@ def test_codex_works_by_name_when_it_is_on_path(place: Place, tmp_path: Path) ->
     assert isinstance(agents["codex"], Codex)
 
 
+def test_a_claude_agent_takes_a_program_a_model_and_a_mode(place: Place) -> None:
+    place.user('[agents.claude]\ncommand = ["/opt/claude"]\nmodel = "m"\npermission_mode = "plan"\n')
+    agent = load_config(place.environ, str(place.project)).agents()["claude"]
+    assert agent == Claude(binary="/opt/claude", model="m", permission_mode="plan")
+
+
 def test_a_codex_agent_takes_a_program_and_a_model(place: Place) -> None:
     place.user('[agents.codex]\ncommand = ["/opt/codex"]\nmodel = "m"\ntotal_timeout = "none"\n')
     agent = load_config(place.environ, str(place.project)).agents()["codex"]
     assert agent == Codex(binary="/opt/codex", model="m", total_timeout=None)
 
 
-@pytest.mark.parametrize("kind", ["claude", "acp", "opencode", "gemini", "native"])
+@pytest.mark.parametrize("kind", ["acp", "opencode", "gemini", "native"])
 def test_a_kind_that_comes_later_is_refused_as_such(place: Place, kind: str) -> None:
     place.user(f'[agents.x]\nkind = "{kind}"\n')
     with pytest.raises(ConfigError, match="not available in this version"):
@@ -272,6 +278,8 @@ def test_a_mistyped_key_comes_with_the_one_that_was_meant(place: Place) -> None:
             '[agents.x]\nkind = "command"\ncommand = ["a"]\nsandbox = "read-only"\n',
             "for agents of kind codex",
         ),
+        ('[agents.x]\nkind = "codex"\npermission_mode = "plan"\n', "for agents of kind claude"),
+        ('[agents.x]\nkind = "claude"\nsandbox = "read-only"\n', "for agents of kind codex"),
         ('[agents.x]\ncommand = ["a"]\n', "what kind of agent"),
     ],
 )
