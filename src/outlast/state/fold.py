@@ -1,4 +1,5 @@
-"""Records to state, and the invariants of records.md (the rules stand in `session_rules` and `turn_rules`).
+"""Records to state, and the invariants of records.md (the rules stand in `session_rules`, `turn_rules`,
+`attempt_rules`).
 
 Every rule checks first and changes the state afterwards, so that a refused record leaves no trace.
 """
@@ -13,7 +14,7 @@ import msgspec
 from outlast.records import agent_state as a
 from outlast.records import types as t
 from outlast.records.envelope import Record
-from outlast.state import session_rules, turn_rules
+from outlast.state import attempt_rules, session_rules, turn_rules
 from outlast.state.lookup import Rules, loop_of, refuse
 from outlast.state.model import State
 
@@ -60,7 +61,7 @@ def digest(state: State) -> bytes:
 
 _encode = msgspec.json.Encoder().encode
 
-_RULES: Rules = {**session_rules.RULES, **turn_rules.RULES}
+_RULES: Rules = {**session_rules.RULES, **turn_rules.RULES, **attempt_rules.RULES}
 
 # What an owner does by itself is no activity: restoring all sessions must not reorder a list of them.
 _NO_ACTIVITY: frozenset[type[t.Body]] = frozenset(

@@ -48,9 +48,13 @@ class _Opening:
 
     owner: int
     """Epoch of who opened it, or attached to it last."""
+    loop: str | None = None
     attempted: bool = False
-    given: bool = False
+    given: t.InputReserved | None = None
     """Its input was reserved: what comes of that is known by evidence, never by sending it again."""
+    taken: bool = False
+    """The agent's spool has shown an input in that place, as later records say. Until then another line may
+    be named in the place of one that was never written."""
 
 
 @dataclass(slots=True)
@@ -97,6 +101,7 @@ class Invariants:
                 self._restore(record)
             case _:
                 pass
+        self._shown(record)
         return self._found
 
     def _break(self, record: Record, invariant: int, reason: str) -> None:
@@ -164,7 +169,7 @@ class Invariants:
                 self._break(record, 2, f"turn {turn} had index {known.index}, now {body.index}")
             known.index = body.index
         known.standing, known.parked = "open", False
-        self._open[turn] = _Opening(record.epoch)
+        self._open[turn] = _Opening(record.epoch, record.loop)
 
     def _closes(self, record: Record) -> None:
         turn = record.turn or ""
@@ -194,13 +199,25 @@ class Invariants:
         elif isinstance(body, t.TurnAttemptStarted):
             if opening.given:
                 self._break(record, 4, f"another attempt at turn {turn}, whose input was given to an agent")
-            opening.attempted = True
+            opening.attempted, opening.given, opening.taken = True, None, False
         elif body.key == turn:
             if not opening.attempted:
                 self._break(record, 4, f"the input of turn {turn} is given to an agent nobody named")
-            if opening.given:
+            before = opening.given
+            if before is not None and (opening.taken or before.generation != body.generation):
                 self._break(record, 4, f"the input of turn {turn} is given to its agent twice")
-            opening.given = True
+            opening.given, opening.taken = body, False
+
+    def _shown(self, record: Record) -> None:
+        """What the record's cursor tells of the inputs that an agent has had."""
+        cursor = record.cursor
+        if cursor is None:
+            return
+        for opening in self._open.values():
+            given = opening.given
+            here = given is not None and opening.loop == record.loop
+            if given is not None and here and cursor.generation == given.generation:
+                opening.taken = opening.taken or cursor.last_input >= given.seq
 
     # --- gates (5), restores (6) ---------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from outlast.errors import IntegrityError
 from outlast.records.envelope import Record
-from outlast.records.types import Body
+from outlast.records.types import Body, TurnAttemptStarted
 from outlast.state.model import Closed, Loop, OpenTurn, Queued, State
 
 # Each rule takes its own body type; the key it stands under is the proof, which no type can state.
@@ -52,6 +52,15 @@ def unsuccessful(state: State, turn: str) -> Closed | None:
         if closed.turn == turn:
             return closed
     return None
+
+
+def same_life(one: TurnAttemptStarted, other: TurnAttemptStarted) -> bool:
+    """Whether both attempts were given to one agent life. A folder that was lost and made anew gives the
+    names of its first lives again; their shims differ."""
+    if one.generation != other.generation:
+        return False
+    shims = [(of.boot_id, p) for of in (one, other) for p in of.processes if p.role == "shim"]
+    return len(shims) < 2 or shims[0] == shims[1]
 
 
 def blobs_needed(state: State) -> frozenset[str]:

@@ -48,6 +48,8 @@ class Queued(msgspec.Struct, frozen=True):
     index: int | None = None
     """The turn's index if it had started before and was returned, proven never sent."""
     attempts: int = 0
+    given: int = 0
+    """As in `OpenTurn`, like the next."""
     since_progress: int = 0
     retried: str | None = None
     """`again` or `continue`: the turn had been reopened by a TurnRetried before it was returned."""
@@ -82,7 +84,11 @@ class OpenTurn(msgspec.Struct):
     epoch: int
     """Of the owner that started it or attached to it last."""
     attempts: int = 0
+    """Agent lives that were begun or taken for it."""
+    given: int = 0
+    """Those for which its input was reserved: what the recovery budget counts."""
     since_progress: int = 0
+    """Of these, the ones since the turn last made progress."""
     attempt: TurnAttemptStarted | None = None
     attempt_seq: int = 0
     reserved: InputReserved | None = None
@@ -117,6 +123,9 @@ class Closed(msgspec.Struct, frozen=True):
     outcome: str
     """failed, interrupted, cancelled or parked."""
     attempts: int
+    given: int = 0
+    reserved: bool = False
+    """The input was, for its last attempt."""
     reason: str = ""
     since_progress: int = 0
     retries: int = 0
@@ -140,18 +149,24 @@ class OpenGate(msgspec.Struct, frozen=True):
     choices: tuple[Choice, ...]
 
 
+class Launched(msgspec.Struct, frozen=True):
+    """What an agent was told of the provider's session when it was started. Its reading goes on with that
+    to the end of its life, whatever it says meanwhile: else another owner would read it otherwise."""
+
+    provider_session: str | None = None
+    confirmed: bool = False
+
+
 class Loop(msgspec.Struct):
     loop: str
     name: str
     agent: str
     agent_kind: str
     held: bool = False
-    held_reason: str = ""
     provider: str | None = None
     provider_session: str | None = None
     provider_state: str | None = None
     """bound, confirmed, lost or reseeded."""
-    provider_source: str | None = None
     confirmed: bool = False
     """The agent has once acknowledged a finished turn on `provider_session`, whatever became of it since."""
     lost_because: str = ""
@@ -166,7 +181,9 @@ class Loop(msgspec.Struct):
     captured: AgentStateCaptured | None = None
     attempt: TurnAttemptStarted | None = None
     """The newest agent life that this loop was given; it may still live after its turn."""
+    launched: Launched | None = None
     cursor: Cursor | None = None
+    """Of that life, like `folded`; None while nothing was taken from it."""
     folded: AgentStateFolded | None = None
     turns: int = 0
     """Index of the newest turn."""
@@ -175,6 +192,11 @@ class Loop(msgspec.Struct):
     def resumes(self) -> str | None:
         """The provider session that the agent is to resume; None: it begins a new one."""
         return None if self.decided in ("fresh", "reseed") else self.provider_session
+
+    @property
+    def launches(self) -> Launched:
+        """With what an agent that is started now is launched."""
+        return Launched(self.resumes, self.confirmed)
 
 
 class State(msgspec.Struct):
@@ -186,8 +208,6 @@ class State(msgspec.Struct):
     epoch: int = 0
     chain: bytes = b""
     holder: str = ""
-    epoch_first_seq: int = 0
-    """Of the newest Fence."""
     lineage: str = ""
     manifest: Manifest | None = None
     title: str = ""
@@ -211,8 +231,6 @@ class State(msgspec.Struct):
     prepared: dict[str, GatePrepared] = msgspec.field(default_factory=dict)
     """Gates prepared and not yet opened."""
     turns: int = 0
-    restores_without_done: int = 0
-    """RestoreStarted in a row without RestoreDone."""
     restoring: bool = False
     """The newest owner has begun a restore and not finished it."""
 

@@ -19,7 +19,6 @@ def _fence(state: State, record: Record, body: t.Fence) -> None:
         refuse(state, record, f"epoch {body.epoch} is not above that of the newest Fence ({state.epoch})")
     state.epoch = body.epoch
     state.holder = body.holder
-    state.epoch_first_seq = record.seq
     state.restoring = False
 
 
@@ -43,7 +42,6 @@ def _session_stopped(state: State, record: Record, body: t.SessionStopped) -> No
 
 
 def _restore_started(state: State, record: Record, body: t.RestoreStarted) -> None:
-    state.restores_without_done += 1
     state.restoring = True
 
 
@@ -53,7 +51,6 @@ def _restore_done(state: State, record: Record, body: t.RestoreDone) -> None:
     stale = next((turn for turn in state.open_turns.values() if turn.epoch != state.epoch), None)
     if stale is not None:
         refuse(state, record, f"turn {stale.turn} of epoch {stale.epoch} is open and nobody attached to it")
-    state.restores_without_done = 0
     state.restoring = False
 
 
@@ -80,7 +77,6 @@ def _loop_started(state: State, record: Record, body: t.LoopStarted) -> None:
 def _loop_changed(state: State, record: Record, body: t.LoopChanged) -> None:
     loop = loop_of(state, record)
     loop.held = body.state == "held"
-    loop.held_reason = body.reason if loop.held else ""
     if not loop.held:
         state.stopped = None  # A person wants the work to go on.
 
@@ -101,7 +97,6 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
     loop.provider = body.provider
     loop.provider_session = body.provider_session
     loop.provider_state = body.state
-    loop.provider_source = body.source
 
 
 def _agent_session_decided(state: State, record: Record, body: a.AgentSessionDecided) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from outlast.state.model import State
 from outlast.store.contract import Snapshot
 
-FOLD_VERSION = 4
+FOLD_VERSION = 5
 """Raised with every change of what a journal folds to, and of what a state is made of: a snapshot of another
 version is no part of a state, and the journal is read from its beginning once."""
 

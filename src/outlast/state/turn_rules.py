@@ -10,9 +10,6 @@ from outlast.state.lookup import Rules, loop_of, open_turn, refuse, steered_into
 from outlast.state.model import Answered, Closed, Delay, OpenGate, OpenTurn, Queued, State
 from outlast.state.title import one_line
 
-OPEN_CALLS = 1_000
-"""Calls of a turn that are known by name; the others are counted."""
-
 RETRYABLE = 20
 """Older unsuccessful turns that can be retried: the state's size must not follow the history."""
 
@@ -43,13 +40,15 @@ def _input_returned(state: State, record: Record, body: t.InputReturned) -> None
     _refuse_asking(state, record, turn.turn)
     del state.open_turns[turn.turn]
     taken_back = 0 if turn.attempt is None else 1
+    not_given = 0 if turn.reserved is None else 1
     entry = Queued(
         request_id=turn.turn,
         seq=turn.input_seq,
         on_interrupt=turn.on_interrupt,
         index=turn.index,
         attempts=turn.attempts - taken_back,
-        since_progress=max(0, turn.since_progress - taken_back),
+        given=turn.given - not_given,
+        since_progress=max(0, turn.since_progress - not_given),
         retried=None if turn.mode == "first" else turn.mode,
         retries=turn.retries,
         delay=turn.delay,
@@ -123,6 +122,7 @@ def _turn_started(state: State, record: Record, body: t.TurnStarted) -> None:
         started_at=record.at,
         epoch=record.epoch,
         attempts=entry.attempts,
+        given=entry.given,
         since_progress=entry.since_progress,
         mode=entry.retried or "first",
         retries=entry.retries,
@@ -137,61 +137,6 @@ def _refuse_second(state: State, record: Record, loop: str) -> None:
     for turn in state.open_turns.values():
         if turn.loop == loop:
             refuse(state, record, f"turn {turn.turn} of loop {loop} is open")
-
-
-def _turn_attempt_started(state: State, record: Record, body: t.TurnAttemptStarted) -> None:
-    turn = open_turn(state, record)
-    turn.attempts += 1
-    turn.since_progress += 1
-    turn.attempt = body
-    turn.attempt_seq = record.seq
-    turn.delay = None
-    turn.reserved = None
-    turn.reserved_seq = 0
-    state.loops[turn.loop].attempt = body
-
-
-def _input_reserved(state: State, record: Record, body: t.InputReserved) -> None:
-    turn = open_turn(state, record)
-    steered = state.queue.get(body.key)
-    if steered is not None:
-        state.queue[body.key] = replace(steered, joins=turn.turn, reserved=body)
-        return
-    turn.reserved = body
-    turn.reserved_seq = record.seq
-
-
-def _turn_attached(state: State, record: Record, body: t.TurnAttached) -> None:
-    turn = open_turn(state, record)
-    turn.epoch = record.epoch
-
-
-def _agent_event_recorded(state: State, record: Record, body: t.AgentEventRecorded) -> None:
-    # An agent may say something after its terminal: then there is no turn that could have progressed.
-    turn = state.open_turns.get(record.turn or "")
-    if turn is not None and body.kind == "message":
-        turn.since_progress = turn.retries = 0
-
-
-def _call_observed(state: State, record: Record, body: t.CallObserved) -> None:
-    turn = state.open_turns.get(record.turn or "")
-    if turn is None:
-        return
-    if body.status == "started":
-        turn.calls += 1
-        if body.call in turn.open_calls or len(turn.open_calls) < OPEN_CALLS:
-            turn.open_calls[body.call] = body.name
-        else:
-            turn.more_calls += 1
-        return
-    if turn.open_calls.pop(body.call, None) is None and turn.more_calls:
-        turn.more_calls -= 1
-    if body.status == "completed":
-        turn.since_progress = turn.retries = 0
-
-
-def _agent_state_folded(state: State, record: Record, body: t.AgentStateFolded) -> None:
-    loop_of(state, record).folded = body
 
 
 def _end(state: State, record: Record) -> OpenTurn:
@@ -221,6 +166,8 @@ def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
         on_interrupt=turn.on_interrupt,
         outcome=outcome,
         attempts=turn.attempts,
+        given=turn.given,
+        reserved=turn.reserved is not None,
         reason=reason,
         since_progress=turn.since_progress,
         retries=turn.retries,
@@ -294,6 +241,7 @@ def _turn_retried(state: State, record: Record, body: t.TurnRetried) -> None:
         started_at=record.at,
         epoch=record.epoch,
         attempts=closed.attempts,
+        given=closed.given,
         since_progress=_since_progress(closed, body),
         mode=body.mode,
         retries=_retries(closed, body, delay),
@@ -319,7 +267,7 @@ def _since_progress(closed: Closed, body: t.TurnRetried) -> int:
     """A person's retry begins anew. An attempt that a policy repeats is none that the turn is to blame for,
     and those before it stay counted."""
     if body.by.startswith(t.BY_POLICY):
-        return max(0, closed.since_progress - 1)
+        return max(0, closed.since_progress - closed.reserved)
     return closed.since_progress if body.by == t.BY_ON_INTERRUPT else 0
 
 
@@ -376,12 +324,6 @@ RULES: Rules = {
     t.InputCancelled: _input_cancelled,
     t.CommandSettled: _command_settled,
     t.TurnStarted: _turn_started,
-    t.TurnAttemptStarted: _turn_attempt_started,
-    t.InputReserved: _input_reserved,
-    t.TurnAttached: _turn_attached,
-    t.AgentEventRecorded: _agent_event_recorded,
-    t.CallObserved: _call_observed,
-    t.AgentStateFolded: _agent_state_folded,
     t.TurnDone: _turn_done,
     t.TurnFailed: _turn_failed,
     t.TurnInterrupted: _turn_interrupted,

@@ -10,4 +10,4 @@ ATTEMPTS_TOTAL = 20
 
 def spent(turn: OpenTurn) -> bool:
     """Whether another attempt of `turn` is refused: it is quarantined instead."""
-    return turn.since_progress >= ATTEMPTS_SINCE_PROGRESS or turn.attempts >= ATTEMPTS_TOTAL
+    return turn.since_progress >= ATTEMPTS_SINCE_PROGRESS or turn.given >= ATTEMPTS_TOTAL

@@ -34,7 +34,7 @@ from outlast.turns.follower import SpoolLost
 from outlast.turns.host import AgentHost, input_digest
 from outlast.turns.merge import Merger
 from outlast.turns.reading import Show, read_on, take_in
-from outlast.turns.steering import Given, InputLost, Steering, reservation
+from outlast.turns.steering import Given, InputLost, Steering, reservations
 from outlast.turns.terminal import Ending, Stop
 
 FLUSH_INTERVAL = 0.25
@@ -299,7 +299,7 @@ class Conversation:
 
     async def _write(self, item: InputLine | CloseStdin) -> None:
         seq = self.host.intake.fold.last_input + 1
-        if isinstance(item, InputLine) and not await self._reserve(seq, item):
+        if not await self._reserve(seq, item):
             return
         faults.point("turn.input.before")
         refused = await self.host.write(seq, item)
@@ -322,21 +322,20 @@ class Conversation:
             self._failure = Failure("protocol_error", why)
             self._stdin_open = False
 
-    async def _reserve(self, seq: int, item: InputLine) -> bool:
+    async def _reserve(self, seq: int, item: InputLine | CloseStdin) -> bool:
         """Name a line that carries an input in the journal; False when that was withdrawn meanwhile."""
-        key = item.carries
-        if key is None:
-            return True
-        reserved = InputReserved(
-            generation=self.host.generation_name, seq=seq, key=key, digest=input_digest(item.line)
-        )
+        key, named, generation = None, None, self.host.generation_name
+        if isinstance(item, InputLine) and item.carries is not None:
+            key, digest = item.carries, input_digest(item.line)
+            named = InputReserved(generation=generation, seq=seq, key=key, digest=digest)
 
         def wanted(state: State) -> bool:
-            return key == self.turn or key in state.queue
+            return key in (None, self.turn) or key in state.queue
 
         def if_wanted(state: State) -> Proposal | None:
-            draft = reservation(state, state.open_turns[self.turn], reserved) if wanted(state) else None
-            return None if draft is None else Proposal((draft,))
+            turn = state.open_turns[self.turn]
+            drafts = reservations(state, turn, (generation, seq), named) if wanted(state) else []
+            return Proposal(tuple(drafts)) if drafts else None
 
         if if_wanted(self.journal.state) is not None:
             await patience.decide(self.journal, if_wanted, at="turn.reserve")

@@ -283,7 +283,8 @@ class LoopDriver:
         self.host = host
         await patience.append(self.journal, [self._draft(turn, self._attempt(turn, host))], at="turn.attempt")
         faults.point("turn.start.before")
-        await host.start()
+        loop = self.journal.state.loops[self.loop]
+        await host.start(self.loop, loop.launched or loop.launches)
         faults.point("turn.start.after")
         return host
 

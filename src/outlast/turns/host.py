@@ -11,6 +11,7 @@ from outlast.agents.contract import (
     Agent,
     CloseStdin,
     Failure,
+    Fold,
     InputLine,
     LaunchContext,
     LaunchSpec,
@@ -41,7 +42,7 @@ from outlast.keep.facts import look_at_processes
 from outlast.keep.proc import boot_id, is_alive
 from outlast.keep.standstill import name_stopped
 from outlast.records.types import InputReserved, Process
-from outlast.state.model import Loop
+from outlast.state.model import Launched, Loop
 from outlast.turns import launch
 from outlast.turns.follower import Follower, at_fault
 from outlast.turns.hosting import Hosting, fold_context, intake_of
@@ -64,7 +65,7 @@ class AgentHost:
         self.boot_id: str = ""
         self._hosting = hosting
         self._agent = agent
-        self._loop: Loop | None = None
+        self._idle = False
         self._follower = Follower(generation, intake, agent.adapter)
         self._client: ShimClient | None = None
         self._grace: float | None = -1.0
@@ -76,17 +77,12 @@ class AgentHost:
     async def idle(cls, hosting: Hosting, agent: Agent, loop: Loop) -> AgentHost:
         """A shim that holds the folder's lock and has started nothing yet. Whatever lived there before is
         ended first, verified. Raises LaunchFailure, KeepError (a later owner has been here)."""
-        try:
-            fold = agent.fold(fold_context(hosting, loop), None)
-        except AgentError as error:
-            raise launch.LaunchFailure(Failure("unknown", str(error))) from error
-        except Exception as error:
-            raise launch.at_fault(agent, "could not begin to read", error) from error
+        fold = _first_fold(hosting, agent, loop.loop, loop.launches)
         folder = AgentFolder.create(hosting.folder(loop.loop).path)
         generation = await launch.begin(folder, hosting.claim)
         # A folder that was lost and made anew numbers its generations from 1 again: no cursor is of this one.
         host = cls(generation, Intake(fold, generation.name, agent.line_limit, None, None), hosting, agent)
-        host._loop = loop
+        host._idle = True
         await host._learn_processes()
         await host._connect()
         return host
@@ -257,18 +253,22 @@ class AgentHost:
 
     # --- acting --------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """START: execute the agent. Raises LaunchFailure, KeepError (a later owner came first)."""
-        client, loop = self._client, self._loop
-        if client is None or loop is None:
+    async def start(self, loop: str, launched: Launched) -> None:
+        """START: execute the agent, launched with what the journal says. Raises LaunchFailure, KeepError (a
+        later owner came first)."""
+        client = self._client
+        if client is None or not self._idle:
             raise RuntimeError("only an idle host can be started")
+        self._idle = False
+        # It may be more than it was when the shim was begun: the journal was written meanwhile.
+        self.intake.fold = _first_fold(self._hosting, self._agent, loop, launched)
         context = LaunchContext(
             session=self._hosting.session,
-            loop=loop.loop,
+            loop=loop,
             workspace=self._hosting.workspace,
             environ=self._hosting.environ,
-            provider_session=loop.resumes,
-            confirmed=loop.confirmed,
+            provider_session=launched.provider_session,
+            confirmed=launched.confirmed,
         )
         spec = self._spec(context)
         try:
@@ -364,6 +364,16 @@ class AgentHost:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+
+
+def _first_fold(hosting: Hosting, agent: Agent, loop: str, launched: Launched) -> Fold:
+    """The fold of a life that begins. Raises LaunchFailure."""
+    try:
+        return agent.fold(fold_context(hosting, loop, launched), None)
+    except AgentError as error:
+        raise launch.LaunchFailure(Failure("unknown", str(error))) from error
+    except Exception as error:
+        raise launch.at_fault(agent, "could not begin to read", error) from error
 
 
 def input_digest(line: bytes) -> str:

@@ -11,7 +11,7 @@ from outlast.errors import InvalidRecordError
 from outlast.ids import derived_id
 from outlast.keep import AgentFolder, Claim, Generation
 from outlast.records.types import InputReserved
-from outlast.state.model import Loop
+from outlast.state.model import Launched, Loop
 from outlast.turns.intake import Intake
 
 LONGEST_GRACE = 600.0
@@ -51,14 +51,14 @@ def agent_folder(folders: Path, store_id: str, session: str, loop: str) -> Agent
     return AgentFolder((folders / derived_id(store_id, session, loop)).absolute())
 
 
-def fold_context(hosting: Hosting, loop: Loop) -> FoldContext:
-    """What an adapter's fold may know."""
+def fold_context(hosting: Hosting, loop: str, launched: Launched) -> FoldContext:
+    """What an adapter's fold may know of a life of the agent that was started with `launched`."""
     return FoldContext(
         session=hosting.session,
-        loop=loop.loop,
+        loop=loop,
         workspace=hosting.workspace,
-        provider_session=loop.resumes,
-        confirmed=loop.confirmed,
+        provider_session=launched.provider_session,
+        confirmed=launched.confirmed,
         secret=hosting.secret,
     )
 
@@ -69,7 +69,7 @@ def intake_of(
     """The intake of a generation that an earlier owner has read, from the state that it stored, or from the
     beginning. `reserved` is the open turn's input. Raises what the adapter's `fold` raises."""
     folded = loop.folded if loop.folded and loop.folded.generation == generation.name else None
-    context = fold_context(hosting, loop)
+    context = fold_context(hosting, loop.loop, loop.launched or loop.launches)
     try:
         fold = agent.fold(context, folded.state if folded else None)
     except InvalidRecordError:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from outlast.agents.contract import Failure, Prompt
 from outlast.errors import IntegrityError
 from outlast.journal import Journal
@@ -95,11 +97,21 @@ async def content_of(journal: Journal, seq: int) -> Given:
     return ()
 
 
-def reservation(state: State, turn: OpenTurn, reserved: InputReserved) -> Draft | None:
-    """The record that must be durable before the line with `reserved` is written; None where it is."""
-    steered = state.queue.get(reserved.key)
-    before = turn.reserved if steered is None else steered.reserved
-    return None if before == reserved else Draft(body=reserved, loop=turn.loop, turn=turn.turn)
+def reservations(
+    state: State, turn: OpenTurn, place: tuple[str, int], named: InputReserved | None
+) -> list[Draft]:
+    """What must be durable before a line is written in `place` (generation, seq); `named` if it carries an
+    input. Where the turn's own input was to stand there and was never written, it is named in the next place
+    first: the journal never says of one that was not given that something stands where it should."""
+    bodies: list[InputReserved] = []
+    own = turn.reserved
+    if own is not None and (own.generation, own.seq) == place and (named is None or named.key != own.key):
+        bodies.append(replace(own, seq=own.seq + 1))
+    if named is not None:
+        steered = state.queue.get(named.key)
+        if named != (own if steered is None else steered.reserved):
+            bodies.append(named)
+    return [Draft(body=body, loop=turn.loop, turn=turn.turn) for body in bodies]
 
 
 def unknown(state: State, turn: OpenTurn, unlanded: Unlanded) -> set[str]:

@@ -177,7 +177,7 @@ def then_bodies(turn: OpenTurn, then: Then) -> list[Body]:
         case "retry" | "continue":
             return [TurnRetried(by=BY_ON_INTERRUPT, mode="again" if then == "retry" else "continue")]
         case "quarantine":
-            return [TurnParked(reason="quarantined", detail=f"{turn.attempts} attempts were cut off")]
+            return [TurnParked(reason="quarantined", detail=f"{turn.given} attempts were cut off")]
         case "hold":
             return [TurnParked(reason="held")]
         case "ask":

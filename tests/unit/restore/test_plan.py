@@ -15,9 +15,9 @@ from outlast.records.types import (
 )
 from outlast.restore.facts import AgentFacts, Facts, Landing
 from outlast.restore.plan import RestorePlan, plan
+from outlast.state.attempt_rules import OPEN_CALLS
 from outlast.state.fold import digest, fold
 from outlast.state.model import State
-from outlast.state.turn_rules import OPEN_CALLS
 from outlast.testing.journals import GeneratedJournal, JournalBuilder, journals
 from outlast.turns.steering import Unlanded
 
@@ -88,17 +88,32 @@ def test_a_turns_own_choice_comes_before_the_agents() -> None:
     assert turn_of(chosen) == ("interrupt", "retry")
 
 
+def given_to(turn: str, lives: int) -> JournalBuilder:
+    """A turn that as many agent lives were given, one after another."""
+    journal = JournalBuilder().running(turn)
+    for number in range(2, lives + 1):
+        journal.attempt(turn, number).reserve(turn)
+    return journal
+
+
 def test_poison_turn() -> None:
     """A turn whose agent dies without progress is quarantined after its third attempt."""
-    state = JournalBuilder().running("t").attempt("t", 2).attempt("t", 3).reserve("t").state()
+    state = given_to("t", 3).state()
     chosen = plan(state, facts(state, **DEAD, landing="written", on_interrupt="retry"))
     assert turn_of(chosen) == ("interrupt", "quarantine")
 
 
+def test_lives_that_ended_before_they_were_given_the_input_poison_nothing() -> None:
+    journal = JournalBuilder().accept("t").start("t")
+    for number in range(1, 25):
+        journal.attempt("t", number)
+    state = journal.reserve("t").state()
+    chosen = plan(state, facts(state, **DEAD, landing="written", on_interrupt="retry"))
+    assert turn_of(chosen) == ("interrupt", "retry")
+
+
 def test_progress_gives_a_turn_new_attempts() -> None:
-    state = (
-        JournalBuilder().running("t").attempt("t", 2).say("t", "on it").attempt("t", 3).reserve("t").state()
-    )
+    state = given_to("t", 2).say("t", "on it").attempt("t", 3).reserve("t").state()
     chosen = plan(state, facts(state, **DEAD, landing="written", on_interrupt="retry"))
     assert turn_of(chosen) == ("interrupt", "retry")
 

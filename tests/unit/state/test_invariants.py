@@ -8,7 +8,7 @@ import pytest
 
 from outlast.errors import IntegrityError
 from outlast.records import types as t
-from outlast.records.envelope import Draft
+from outlast.records.envelope import Cursor, Draft
 from outlast.state.fold import fold
 from outlast.testing.journals import JournalBuilder, bodies, written
 
@@ -17,6 +17,7 @@ Spell = Callable[[JournalBuilder], JournalBuilder]
 FENCE = t.Fence(epoch=2, holder="owner 2")
 ATTACHED = t.TurnAttached(attempt=1, generation="g", spool_offset=0)
 RETRIED = t.TurnRetried(by="alice", mode="again")
+HEARD = t.AgentEventRecorded(kind="raw", text="noise")
 RETURNED = t.InputReturned(request_id="a", evidence="no input frame")
 ANSWERED = t.GateResolved(gate="q", reason="answered", answer="yes", by="alice")
 SKIPPED = t.CommandSettled(request_id="c", command="skip", outcome="done")
@@ -83,6 +84,15 @@ VIOLATIONS: dict[str, tuple[Spell, str]] = {
     ),
     "an attempt at no turn": (lambda j: j.attempt("a"), "not open"),
     "an input reserved for no turn": (lambda j: j.running("a").done("a").reserve("a"), "not open"),
+    # 4: what an agent is given
+    "an input given again after its agent had it": (
+        lambda j: j.running("a").add(HEARD, turn="a", cursor=Cursor("g", 9, 9, 1)).reserve("a", 2),
+        "was given",
+    ),
+    "an input reserved for another life": (
+        lambda j: j.running("a").reserve("a", generation="h"),
+        "reserved for g",
+    ),
     "an attach to a turn that has ended": (
         lambda j: j.running("a").done("a").crash(2).add(ATTACHED, turn="a"),
         "not open",

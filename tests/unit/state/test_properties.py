@@ -42,6 +42,7 @@ def queued(turn: ExpectedTurn) -> tuple[object, ...]:
         turn.on_interrupt,
         turn.index or None,
         turn.attempts,
+        turn.tries,
         turn.since_progress,
         None if turn.mode == "first" else turn.mode,
         turn.given,
@@ -58,6 +59,7 @@ def check_open(state: State, expected: Expected) -> None:
             q.on_interrupt,
             q.index,
             q.attempts,
+            q.given,
             q.since_progress,
             q.retried,
             q.reserved is not None,
@@ -70,13 +72,13 @@ def check_open(state: State, expected: Expected) -> None:
     assert [
         (
             *(o.turn, o.index, o.attempts, o.since_progress, o.mode, o.attempt, o.reserved is not None),
-            *(o.retries, o.delay is not None),
+            *(o.given, o.retries, o.delay is not None),
         )
         for o in state.open_turns.values()
     ] == [
         (
             *(x.request, x.index, x.attempts, x.since_progress, x.mode, x.attempt, x.reserved),
-            *(x.retries, x.delayed),
+            *(x.tries, x.retries, x.delayed),
         )
         for x in ([] if turn is None else [turn])
     ]
@@ -108,7 +110,6 @@ def test_the_fold_of_a_journal_is_what_the_session_did(journal: GeneratedJournal
     assert state.turns == loop.turns == expected.turns
     assert loop.held == expected.held
     assert (state.stopped is not None) == expected.stopped
-    assert state.restores_without_done == expected.restores_without_done
     assert state.restoring == expected.restoring
     assert loop.provider_session == expected.provider_session
     assert (loop.confirmed, loop.decided, loop.untold) == (
@@ -119,6 +120,8 @@ def test_the_fold_of_a_journal_is_what_the_session_did(journal: GeneratedJournal
     captured = [] if loop.captured is None else [piece.digest for piece in loop.captured.pieces]
     assert captured == expected.captured
     assert loop.cursor == expected.cursor
+    launched = None if loop.launched is None else (loop.launched.provider_session, loop.launched.confirmed)
+    assert launched == expected.launched
 
 
 @given(journals())

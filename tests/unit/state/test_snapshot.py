@@ -50,6 +50,13 @@ FOLDS = {
         "3": "74d70aecbf90aaca",
         "4": "dc6f03efe0b33eed",
     },
+    5: {
+        "shape": "76574a1f681a07d2",
+        "1": "6b8d648ecf667d98",
+        "2": "a4418a3af01c4bd3",
+        "3": "0ee592298fc2dd16",
+        "4": "e9d3a596518ff19c",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from outlast.agents.contract import ExitInfo, Failure, TurnEnded
 from outlast.errors import IntegrityError
@@ -13,7 +14,7 @@ from outlast.records.envelope import Draft, Stamp
 from outlast.state.fold import apply
 from outlast.state.model import State
 from outlast.testing.journals import JournalBuilder
-from outlast.turns.steering import Unlanded, reservation
+from outlast.turns.steering import Unlanded, reservations
 from outlast.turns.terminal import AfterFailure, Ending, Stop, close
 
 GIVEN = t.InputReserved(generation="g", seq=2, key="s", digest="d")
@@ -62,11 +63,27 @@ def test_the_reservation_of_a_steer_leaves_the_turns_own_alone() -> None:
 def test_a_reservation_that_the_journal_has_is_not_made_again() -> None:
     state = given()
     turn = state.open_turns["t"]
-    assert reservation(state, turn, GIVEN) is None
+    assert reservations(state, turn, ("g", 2), GIVEN) == []
     another = t.InputReserved(generation="g", seq=3, key="s", digest="d")
-    draft = reservation(state, turn, another)
-    assert draft is not None
-    assert after(state, (draft,)).queue["s"].reserved == another
+    drafts = reservations(state, turn, ("g", 3), another)
+    assert after(state, tuple(drafts)).queue["s"].reserved == another
+
+
+@pytest.mark.parametrize("named", [None, t.InputReserved(generation="g", seq=1, key="s", digest="e")])
+def test_an_input_makes_way_for_a_line_that_is_written_in_its_place_first(
+    named: t.InputReserved | None,
+) -> None:
+    """An owner that comes after a kill may have something else to say before it, an answer for instance: what
+    stands there then is no proof against the input."""
+    state = accepted().state()
+    own = state.open_turns["t"].reserved
+    assert own is not None
+    drafts = reservations(state, state.open_turns["t"], ("g", own.seq), named)
+    moved = after(state, tuple(drafts))
+    assert moved.open_turns["t"].reserved == replace(own, seq=own.seq + 1)
+    assert moved.queue["s"].reserved == named
+    assert reservations(moved, moved.open_turns["t"], ("g", own.seq), named) == []
+    assert reservations(moved, moved.open_turns["t"], ("g", own.seq + 1), replace(own, seq=own.seq + 1)) == []
 
 
 def test_a_joined_input_waits_no_more() -> None:

@@ -44,7 +44,7 @@ class JournalBuilder:
         return self.add(bodies.attempt(number, generation), turn=turn)
 
     def reserve(self, turn: str, seq: int = 1, generation: str = "g") -> JournalBuilder:
-        return self.add(t.InputReserved(generation=generation, seq=seq, key="k", digest="d"), turn=turn)
+        return self.add(t.InputReserved(generation=generation, seq=seq, key=turn, digest="d"), turn=turn)
 
     def running(self, turn: str, index: int = 1) -> JournalBuilder:
         """Accepted, started, given to an agent."""

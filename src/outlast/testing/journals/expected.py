@@ -19,6 +19,8 @@ class ExpectedTurn:
     on_interrupt: t.OnInterrupt | None
     index: int = 0
     attempts: int = 0
+    tries: int = 0
+    """Attempts for which its input was reserved."""
     since_progress: int = 0
     retries: int = 0
     """By a policy, since it last made progress or a person opened it."""
@@ -26,6 +28,7 @@ class ExpectedTurn:
     mode: str = "first"
     attempt: t.TurnAttemptStarted | None = None
     reserved: bool = False
+    reserved_seq: int = 0
     given: bool = False
     """It was reserved for the agent to join the running turn, and waits until that is decided."""
     calls: list[str] = field(default_factory=list)
@@ -49,7 +52,6 @@ class Expected:
     turns: int = 0
     held: bool = False
     stopped: bool = False
-    restores_without_done: int = 0
     restoring: bool = False
     provider_session: str | None = None
     confirmed: bool = False
@@ -57,6 +59,8 @@ class Expected:
     untold: int | None = None
     captured: list[str] = field(default_factory=list)
     """Pieces of the newest capture."""
+    launched: tuple[str | None, bool] | None = None
+    """The provider session that the newest agent life was started with, and whether that was confirmed."""
     cursor: Cursor | None = None
     outcomes: dict[str, str] = field(default_factory=dict)
     """Every accepted input that was not joined to a turn -> what became of it, as `show` calls it."""

@@ -30,6 +30,8 @@ class Ledger:
         self._stdout = 0
         self._frame = 0
         self._last_input = 0
+        self._shown_input = 0
+        """What the newest output of this generation had seen of them."""
 
     def journal(self) -> GeneratedJournal:
         """What has been written so far."""
@@ -65,6 +67,7 @@ class Ledger:
         self._frame += size + 40
         cursor = Cursor(self._generation, self._frame, self._stdout, self._last_input)
         self.expected.cursor = cursor
+        self._shown_input = self._last_input
         return Draft(
             body,
             loop=LOOP,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from outlast.records import types as t
 from outlast.records.envelope import Draft
 from outlast.testing.journals.expected import ExpectedTurn
-from outlast.testing.journals.ledger import Ledger
+from outlast.testing.journals.lives import Lives
 
 MOST_WAITING = 4
 """Inputs in the queue, and parked turns: what grows without bound would hide what must not."""
 
 
-class Steers(Ledger):
+class Steers(Lives):
     """Offered to the agent, landed or given back, and decided before the turn ends."""
 
     def _given(self) -> list[ExpectedTurn]:

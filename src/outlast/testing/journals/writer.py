@@ -85,6 +85,8 @@ class JournalWriter(ProviderStates):
             yield from [partial(self._call, turn)] * 5
             yield from [partial(self._done, turn)] * 4
             yield partial(self._bind, turn)
+            if not self._taken(turn):
+                yield from [partial(self._reserve_anew, turn)] * 4
             yield from self._provider_moves(turn)
             if len(self._given()) < len(e.queue):
                 yield from [partial(self._give, turn)] * 2
@@ -175,6 +177,8 @@ class JournalWriter(ProviderStates):
     def _returned(self, turn: ExpectedTurn) -> list[Draft]:
         if turn.attempt is not None:
             turn.attempts -= 1
+        if turn.reserved:
+            turn.tries -= 1
             turn.since_progress = max(0, turn.since_progress - 1)
         e = self.expected
         e.running = None
@@ -187,24 +191,6 @@ class JournalWriter(ProviderStates):
         self._write(*self._returned(turn))
 
     # --- a turn ---
-
-    def _attempt(self, turn: ExpectedTurn) -> None:
-        turn.attempts += 1
-        turn.since_progress += 1
-        turn.reserved = turn.delayed = False
-        if not self._generation or self._pick(2):
-            self._generation = self._name("generation")
-            self._stdout = self._frame = self._last_input = 0
-        turn.attempt = bodies.attempt(turn.attempts, self._generation)
-        self._write(self._of_turn(turn.attempt, turn))
-
-    def _reserve(self, turn: ExpectedTurn) -> None:
-        turn.reserved = True
-        self._last_input += 1
-        reserved = t.InputReserved(
-            generation=self._generation, seq=self._last_input, key=turn.request, digest="d" * 64
-        )
-        self._write(self._of_turn(reserved, turn))
 
     def _say(self, turn: ExpectedTurn) -> None:
         event = bodies.EVENTS[self._pick(len(bodies.EVENTS))]
@@ -332,7 +318,7 @@ class JournalWriter(ProviderStates):
         e.stopped = False
         e.running = turn
         e.outcomes[turn.request] = "running"
-        turn.attempt, turn.reserved = None, False
+        turn.attempt, turn.reserved, turn.delayed = None, False, False
         if by != t.BY_ON_INTERRUPT:
             turn.since_progress = turn.retries = 0
         if self._pick(2):
@@ -356,7 +342,6 @@ class JournalWriter(ProviderStates):
         e = self.expected
         before = e.epoch
         e.epoch += 1 + self._pick(2)
-        e.restores_without_done += 1
         e.restoring = True
         return [
             Draft(t.Fence(epoch=e.epoch, holder=f"process {e.epoch}", previous_epoch=before)),
@@ -366,7 +351,7 @@ class JournalWriter(ProviderStates):
     def _repairs(self, turn: ExpectedTurn) -> list[Draft]:
         """How a restore closes the open turn when it does not attach to its agent."""
         choice = self._pick(6)
-        if choice == 0 and not turn.reserved:
+        if choice == 0 and not self._taken(turn) and not self._given():
             return self._returned(turn)
         if choice == 1 and turn.reserved:
             return self._ended(turn, "done", self._of_output(t.TurnDone(stop_reason="end_turn"), turn))
@@ -393,7 +378,7 @@ class JournalWriter(ProviderStates):
         else:
             self._write(*batch)
         self._write(Draft(t.RestoreDone(took_ms=5, actions=["went on"])))
-        e.restores_without_done, e.restoring = 0, False
+        e.restoring = False
         self._owned = True
 
     def _restore_cut(self) -> None:
