@@ -62,6 +62,10 @@ class StateSummary:
 class KeepsState(Protocol):
     """An adapter whose program keeps each session in one file of lines, and only appends to it."""
 
+    def state_home(self, environ: Mapping[str, str]) -> Path:
+        """The folder in which the program keeps its sessions."""
+        ...
+
     def find_state(self, place: StatePlace) -> StateFile | None:
         """The session's file, None where there is none. Raises OSError."""
         ...

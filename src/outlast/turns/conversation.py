@@ -32,6 +32,7 @@ from outlast.turns.deadlines import Deadlines, Limits
 from outlast.turns.deciding import Deciding, GatePolicy
 from outlast.turns.follower import SpoolLost
 from outlast.turns.host import AgentHost, input_digest
+from outlast.turns.launch import LaunchFailure
 from outlast.turns.merge import Merger
 from outlast.turns.reading import Show, read_on, take_in
 from outlast.turns.steering import Given, InputLost, Steering, reservations
@@ -76,6 +77,8 @@ class Conversation:
     stop: Callable[[], Stop | None]
     between_calls: Callable[[], Awaitable[None]]
     """Called when a call of the agent has ended."""
+    before_input: Callable[[], Awaitable[None]]
+    """Called before an input is reserved; raises LaunchFailure where the agent may not be given any."""
     _deadlines: Deadlines = field(init=False)
     _steering: Steering = field(init=False)
     _deciding: Deciding = field(init=False)
@@ -326,6 +329,11 @@ class Conversation:
         """Name a line that carries an input in the journal; False when that was withdrawn meanwhile."""
         key, named, generation = None, None, self.host.generation_name
         if isinstance(item, InputLine) and item.carries is not None:
+            try:
+                await self.before_input()
+            except LaunchFailure as refused:
+                self._failure, self._stdin_open = refused.failure, False
+                return False
             key, digest = item.carries, input_digest(item.line)
             named = InputReserved(generation=generation, seq=seq, key=key, digest=digest)
 

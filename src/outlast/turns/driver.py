@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from outlast import faults
 from outlast.agents.absent import UNREAD, AbsentAgent
@@ -282,6 +283,7 @@ class LoopDriver:
         host = await AgentHost.idle(self.hosting, self.agent, self.journal.state.loops[self.loop])
         self.host = host
         await patience.append(self.journal, [self._draft(turn, self._attempt(turn, host))], at="turn.attempt")
+        await self._provider.claim(host)
         faults.point("turn.start.before")
         loop = self.journal.state.loops[self.loop]
         await host.start(self.loop, loop.launched or loop.launches)
@@ -310,6 +312,7 @@ class LoopDriver:
             host=host,
             merger=self._merger(turn),
             between_calls=self._provider.capture_partly,
+            before_input=partial(self._provider.claim, host),
             policy=self.policy,
             show=self.show,
             wake=self._wake,

@@ -24,13 +24,15 @@ from outlast.agents.provider_state import (
     put_back,
 )
 from outlast.clock import monotonic
-from outlast.errors import IntegrityError, StoreError, in_words
+from outlast.errors import IntegrityError, StoreError, UsageError, in_words
 from outlast.journal import Journal
 from outlast.records.agent_state import AgentStateCaptured, AgentStateRestored, StatePiece
 from outlast.records.envelope import Draft
 from outlast.records.types import AgentSessionChanged, Body
 from outlast.state.model import Loop
-from outlast.turns import patience
+from outlast.turns import claims, patience
+from outlast.turns.claims import SessionClaim
+from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.report import report
@@ -48,6 +50,7 @@ class ProviderSession:
     loop: str
     hosting: Hosting
     _captured_at: float = field(default_factory=monotonic)
+    _claimed: tuple[str, str] | None = None
 
     # --- before a resume ---------------------------------------------------------------------------
 
@@ -56,10 +59,13 @@ class ProviderSession:
 
         Raises LaunchFailure where only a person can say what to do; the journal has it as lost then."""
         found = self._keeper
-        if found is None or self._loop.decided in ("fresh", "reseed"):
+        if found is None:
             return
         keeper, place = found
         try:
+            if self._loop.decided in ("fresh", "reseed"):
+                await asyncio.to_thread(self._give_up, keeper)
+                return
             file = await asyncio.to_thread(keeper.find_state, place)
             await self._prepare(keeper, place, file)
         except OSError as error:
@@ -136,6 +142,49 @@ class ProviderSession:
             kept=kept,
         )
         await patience.append(self.journal, self._draft(restored), at="turn.provider_restored")
+
+    # --- one driver --------------------------------------------------------------------------------
+
+    async def claim(self, host: AgentHost) -> None:
+        """Before the agent of `host` resumes the provider's session, or is given its first prompt on it: no
+        other life on this machine drives it. Raises LaunchFailure where one does."""
+        found = self._keeper
+        if found is None or self._loop.resumes is None:
+            return
+        keeper, place = found
+        wanted = (place.provider_session, host.generation_name)
+        if wanted == self._claimed:
+            return
+        mine = SessionClaim(
+            store=str(self.hosting.folders.parent),
+            session=self.hosting.session,
+            folder=host.folder_path,
+            generation=host.generation_name,
+            processes=host.processes,
+            boot_id=host.boot_id,
+        )
+        try:
+            other = await asyncio.to_thread(self._take, keeper, mine)
+        except UsageError as error:
+            raise LaunchFailure(Failure("unknown", str(error))) from error
+        except OSError as error:
+            why, hint = in_words(error)
+            raise LaunchFailure(Failure("unknown", f"{why}; {hint}")) from error
+        if other is not None:
+            whose = f"an agent of session {other.session} in {other.store} drives the same session"
+            raise LaunchFailure(Failure("session_in_use", whose))
+        self._claimed = wanted
+
+    def _take(self, keeper: KeepsState, mine: SessionClaim) -> SessionClaim | None:
+        return claims.take(claims.claims_folder(self.hosting.environ), self._claim_name(keeper), mine)
+
+    def _give_up(self, keeper: KeepsState) -> None:
+        agent_folder = str(self.hosting.folder(self.loop).path)
+        claims.give_up(claims.claims_folder(self.hosting.environ), self._claim_name(keeper), agent_folder)
+
+    def _claim_name(self, keeper: KeepsState) -> str:
+        home = keeper.state_home(self.hosting.environ)
+        return claims.claim_name(self.agent.kind, home, self._loop.provider_session or "")
 
     # --- captures ----------------------------------------------------------------------------------
 

@@ -100,6 +100,10 @@ class Codex:
         except OSError:
             return None
 
+    def state_home(self, environ: Mapping[str, str]) -> Path:
+        """Codex's home."""
+        return codex_home(environ)
+
     def find_state(self, place: StatePlace) -> StateFile | None:
         """The thread's rollout."""
         return keeping.find_state(place)
