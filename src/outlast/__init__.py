@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from outlast.journal import CaughtUp
     from outlast.records.envelope import Record
+    from outlast.records.types import Content
     from outlast.runtime.backing import Delta
     from outlast.runtime.client import connect
     from outlast.runtime.handles import Answer, Session, Settled, Turn
+    from outlast.runtime.images import image
     from outlast.runtime.outcome import Outcome
     from outlast.runtime.policy import allow, ask, deny
     from outlast.runtime.runtime import Runtime
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "CaughtUp",
+    "Content",
     "Delta",
     "Outcome",
     "Record",
@@ -34,11 +37,13 @@ __all__ = [
     "ask",
     "connect",
     "deny",
+    "image",
 ]
 
 _HOMES = {
     "Answer": "outlast.runtime.handles",
     "CaughtUp": "outlast.journal",
+    "Content": "outlast.records.types",
     "Delta": "outlast.runtime.backing",
     "Outcome": "outlast.runtime.outcome",
     "Record": "outlast.records.envelope",
@@ -51,6 +56,7 @@ _HOMES = {
     "ask": "outlast.runtime.policy",
     "connect": "outlast.runtime.client",
     "deny": "outlast.runtime.policy",
+    "image": "outlast.runtime.images",
 }
 
 

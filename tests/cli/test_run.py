@@ -55,6 +55,16 @@ def test_a_failed_turn_exits_1_with_a_receipt(shell: Shell) -> None:
     assert "failed: the agent was ended by SIGKILL (signal 9) (crashed)" in plain.err
 
 
+def test_an_image_for_an_agent_that_takes_none_fails_the_turn_before_anything_is_sent(shell: Shell) -> None:
+    (shell.folder / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n and so on")
+    ran = shell.run("run", "-a", "scripted", "--image", "a.png", "[[say:unheard]]")
+    assert (ran.code, ran.out) == (1, "")
+    assert "takes none: send the text alone (version_unsupported)" in ran.err
+    missing = shell.run("run", "-a", "scripted", "--image", "b.png", "look")
+    assert missing.code == 2
+    assert "b.png cannot be read" in missing.err
+
+
 BROKEN = """
 import sys, time
 for n in range(9):

@@ -49,6 +49,7 @@ class Capabilities:
     steer: bool = False
     choose_id: bool = False
     message_key: bool = False
+    images: bool = False
     many_turns: bool = False
     """One process serves many turns; else a process is one turn."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from outlast.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from outlast.records.types import Content
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,6 +63,28 @@ def read_prompt(prompt: str) -> str:
     if not text:
         raise UsageError("the prompt is empty", hint="give some text, or `-` to read it from standard input")
     return text
+
+
+def image_option() -> Callable[[F], F]:
+    return click.option(
+        "--image",
+        "images",
+        metavar="FILE",
+        multiple=True,
+        help="An image to give with the prompt (png, jpeg, gif, webp); may be said several times.",
+    )
+
+
+def read_content(prompt: str, images: Sequence[str]) -> str | list[Content]:
+    """The prompt's text, and the images after it. Raises what `read_prompt` raises, and InputError for a file
+    that can't be read or is no image that agents take."""
+    text = read_prompt(prompt)
+    if not images:
+        return text
+    from outlast.records.types import Content
+    from outlast.runtime.images import image
+
+    return [Content(text=text), *(image(path) for path in images)]
 
 
 def _decode_stdin(data: bytes) -> str:

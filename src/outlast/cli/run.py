@@ -14,10 +14,11 @@ from outlast.cli.failures import DetachedError, Sent, WaitingForAnswerError, tel
 from outlast.cli.gates import Approve
 from outlast.cli.options import (
     as_text,
+    image_option,
     json_option,
     not_empty,
     prompt_argument,
-    read_prompt,
+    read_content,
     real_workspace,
     workspace_option,
 )
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from outlast.agents.contract import Agent
     from outlast.cli.following import Showing
     from outlast.config import Config
+    from outlast.records.types import Content
     from outlast.runtime.handles import Session, Turn
     from outlast.runtime.outcome import Outcome
     from outlast.runtime.runtime import Runtime
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 class RunRequest:
     """What the command line asks for."""
 
-    text: str
+    content: str | list[Content]
     agent: str | None
     session: str | None
     continues: bool
@@ -73,6 +75,7 @@ class RunRequest:
     default="ask",
     help="How permissions are decided: by you, refused once each, or allowed once each.",
 )
+@image_option()
 @json_option("Print JSON lines: the ids, every record, the outcome.")
 @prompt_argument
 def run_command(  # noqa: PLR0913 - click passes each option by name
@@ -83,6 +86,7 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
     workspace: str | None,
     key: str | None,
     approve: Approve,
+    images: tuple[str, ...],
     as_json: bool,
     prompt: str,
 ) -> int:
@@ -95,7 +99,7 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
     if continues and session is not None:
         raise UsageError("--continue and --session name two sessions", hint="give one of them")
     request = RunRequest(
-        text=read_prompt(prompt),
+        content=read_content(prompt, images),
         agent=agent,
         session=session,
         continues=continues,
@@ -130,7 +134,7 @@ async def _send_and_follow(request: RunRequest, config: Config, screen: Screen, 
         if name is not None:
             await refuse_from_inside(runtime.store, name)
         position = await position_of(runtime.store, session)
-        turn = await session.send(request.text, agent=agent, key=request.key, actor="cli")
+        turn = await session.send(request.content, agent=agent, key=request.key, actor="cli")
         sent.stored(session.id, turn.id)
         presenter = (
             JsonPresenter(screen, runtime.store)

@@ -9,7 +9,14 @@ import click
 
 from outlast.cli.contact import open_client, speakable
 from outlast.cli.failures import Sent, telling_of
-from outlast.cli.options import as_text, json_option, prompt_argument, read_prompt, session_argument
+from outlast.cli.options import (
+    as_text,
+    image_option,
+    json_option,
+    prompt_argument,
+    read_content,
+    session_argument,
+)
 from outlast.cli.output import Screen
 from outlast.cli.owners import heard
 from outlast.cli.present import way_back_command
@@ -20,6 +27,7 @@ from outlast.cli.text import short
 
 if TYPE_CHECKING:
     from outlast.config import Config
+    from outlast.records.types import Content
 
 WhenBusy = Literal["queue", "steer", "reject"]
 
@@ -37,26 +45,29 @@ WhenBusy = Literal["queue", "steer", "reject"]
     default="queue",
     help="While a turn runs: wait in the queue, join the turn where the agent can, or be refused.",
 )
+@image_option()
 @json_option()
 @session_argument
 @prompt_argument
-def send_command(session: str, prompt: str, key: str | None, when_busy: WhenBusy, as_json: bool) -> None:
+def send_command(
+    *, session: str, prompt: str, key: str | None, when_busy: WhenBusy, images: tuple[str, ...], as_json: bool
+) -> None:
     """Queue a prompt for a session.
 
     It is durable when the command ends, whoever owns the session now; if nobody does, `outlast resume` runs
     it. PROMPT is one argument; `-` reads it from standard input.
     """
-    text = read_prompt(prompt)
+    content = read_content(prompt, images)
     screen = Screen(os.environ, as_json=as_json)
-    given = Input(text, key, when_busy)
+    given = Input(content, key, when_busy)
     run_async(screen, _send(loaded_config(screen), screen, session, given))
 
 
 class Input:
     """What is sent, and how."""
 
-    def __init__(self, text: str, key: str | None, when_busy: WhenBusy) -> None:
-        self.text = text
+    def __init__(self, content: str | list[Content], key: str | None, when_busy: WhenBusy) -> None:
+        self.content = content
         self.key = key
         self.when_busy = when_busy
 
@@ -70,7 +81,7 @@ async def _send(config: Config, screen: Screen, name: str, given: Input) -> None
 async def _send_and_tell(config: Config, screen: Screen, name: str, given: Input, sent: Sent) -> None:
     async with open_client(config) as client:
         session = client.session(await speakable(client.store, name))
-        turn = await session.send(given.text, key=given.key, when_busy=given.when_busy, actor="cli")
+        turn = await session.send(given.content, key=given.key, when_busy=given.when_busy, actor="cli")
         sent.stored(session.id, turn.id)
         owned = await client.store.holder(session.id) is not None
         if given.when_busy == "reject":

@@ -153,10 +153,13 @@ class AgentSessionChanged(Body, frozen=True, kw_only=True):
 
 
 class Content(Part, frozen=True, kw_only=True, omit_defaults=False):
-    """One block of an input. Only text so far."""
+    """One block of an input: text, or an image. `text` of an image is what people are shown in its place;
+    `data` are its bytes in base64, `media_type` is such as `image/png`. Text has neither."""
 
-    type: Literal["text"] = "text"
+    type: Literal["text", "image"] = "text"
     text: str
+    media_type: str | msgspec.UnsetType = msgspec.UNSET
+    data: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class InputAccepted(Body, frozen=True, kw_only=True):

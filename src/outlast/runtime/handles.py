@@ -19,13 +19,13 @@ from outlast.errors import BusyError, InputError, UsageError
 from outlast.ids import check_label, new_id
 from outlast.journal import CaughtUp, follow, load_state, read_records
 from outlast.records.agent_state import LostChoice
-from outlast.records.codec import check_text
 from outlast.records.envelope import Record
 from outlast.records.types import CommandSettled, Content, GateResolved, InputCancelled, OnInterrupt, WhenBusy
 from outlast.restore.opening import Opening, encode_opening
 from outlast.runtime.awaiting import outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.commands import reopening, retryable
+from outlast.runtime.images import check_block
 from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
 from outlast.runtime.view import Gate, View, build_view, gate_of
@@ -129,7 +129,7 @@ class Session:
         if not blocks:
             raise UsageError("the input is empty", hint="give some text")
         for block in blocks:
-            check_text(block.text)
+            check_block(block)
         request_id = check_label(key, what="key") if key is not None else new_id()
         request = InputRequest(content=blocks, on_interrupt=on_interrupt, when_busy=when_busy)
         _check(request)

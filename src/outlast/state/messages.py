@@ -16,6 +16,13 @@ def text_of(content: list[Content]) -> str:
     return "\n".join(block.text for block in content)
 
 
+def _block_json(block: Content) -> dict[str, object]:
+    """A block without the bytes of an image: they are in the journal."""
+    shown: dict[str, object] = msgspec.to_builtins(block)
+    shown.pop("data", None)
+    return shown
+
+
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     """What a user sent; it stands where its turn began or the running turn took it in."""
@@ -32,7 +39,7 @@ class UserMessage:
             **_head("user", self.seq, self.at, self.turn),
             "request_id": self.request_id,
             "text": text_of(self.content),
-            "content": msgspec.to_builtins(self.content),
+            "content": [_block_json(block) for block in self.content],
         }
 
 

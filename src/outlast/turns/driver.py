@@ -41,7 +41,7 @@ from outlast.turns.provider import ProviderSession
 from outlast.turns.reading import Show, read_on, to_nobody
 from outlast.turns.report import report
 from outlast.turns.retrying import Judging
-from outlast.turns.steering import Given, InputLost, Steering
+from outlast.turns.steering import Given, Steering, unfit
 from outlast.turns.telling import with_record
 from outlast.turns.terminal import Ending, Stop, close
 from outlast.turns.waiting import Wait
@@ -94,8 +94,9 @@ class LoopDriver:
         """Give the open turn to the agent, on the living one or a new one, and stay until its terminal is
         durable. Raises LeaseLostError, and what the journal raises when it can't be written; any other way
         out is a terminal record."""
-        if isinstance(content, InputLost):
-            ending = Ending(failure=content.failure, phase="accept", stop=self.stopping(turn))
+        refused = unfit(content, images=self.agent.capabilities.images)
+        if refused is not None:
+            ending = Ending(failure=refused, phase="accept", stop=self.stopping(turn))
             await self._append_terminal(turn, ending)
             return
         if not await self._its_time(turn):

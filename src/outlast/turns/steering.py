@@ -48,26 +48,40 @@ Given = tuple[Content, ...] | InputLost
 """What a turn is to give its agent."""
 
 
+def unfit(content: Given, *, images: bool) -> Failure | None:
+    """Why content can't be given to an agent that takes `images` or not, if it can't: nothing of it is sent
+    then."""
+    if isinstance(content, InputLost):
+        return content.failure
+    if images or all(part.type == "text" for part in content):
+        return None
+    message = "the input has an image, and this kind of agent takes none: send the text alone"
+    return Failure("version_unsupported", message)
+
+
 @dataclass(slots=True)
 class Steering:
     """What is to join `turn`, read from the journal as it comes."""
 
     journal: Journal
     turn: str
+    images: bool = True
+    """Whether the agent takes them."""
     _content: dict[str, tuple[Content, ...]] = field(default_factory=dict)
 
     async def prompts(self) -> tuple[Prompt, ...]:
         """The waiting inputs that are to join the turn, in the order of their acceptance. One that cannot be
-        read goes back to the queue, where its own turn fails of that; one that was given already needs to be
-        read no more."""
+        read, or that the agent can't be given, goes back to the queue, where its own turn fails of that; one
+        that was given already needs to be read no more."""
         waiting = [entry for entry in self.journal.state.queue.values() if entry.joins == self.turn]
         for entry in waiting:
             if entry.request_id not in self._content:
                 content = await content_of(self.journal, entry.seq)
-                if not isinstance(content, InputLost):
+                refused = unfit(content, images=self.images)
+                if not isinstance(content, InputLost) and refused is None:
                     self._content[entry.request_id] = content
-                elif entry.reserved is None:
-                    await self._return(entry, content.failure.message)
+                elif refused is not None and entry.reserved is None:
+                    await self._return(entry, refused.message)
         return tuple(
             Prompt(self.turn, 1, entry.request_id, self._content[entry.request_id])
             for entry in waiting

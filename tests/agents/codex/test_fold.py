@@ -121,6 +121,18 @@ def test_the_handshake_opens_a_thread_before_any_prompt_is_there() -> None:
     assert lab.answers(lab.opening["id"], opened()) == [SessionObserved(THREAD)]
 
 
+def test_attachment_lost_an_image_is_given_where_it_stands_among_the_texts() -> None:
+    picture = Content(type="image", text="[image a.png]", media_type="image/png", data="QUJD")
+    content = (Content(text="before"), picture, Content(text="after"))
+    prompt = Prompt(turn="t", attempt=1, request_id="r1", content=content)
+    [frame] = Lab().ready().write(prompt=prompt, session_durable=True)
+    assert frame["params"]["input"] == [
+        {"type": "text", "text": "before", "text_elements": []},
+        {"type": "image", "url": "data:image/png;base64,QUJD"},
+        {"type": "text", "text": "after", "text_elements": []},
+    ]
+
+
 @pytest.mark.parametrize("resume", [THREAD, None])
 def test_settings_lost_mcp_servers_are_sent_on_every_start_and_resume(resume: str | None) -> None:
     servers = {"tickets": {"command": "tickets", "args": ["--all"]}}

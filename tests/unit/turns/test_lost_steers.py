@@ -54,6 +54,17 @@ async def test_one_that_was_not_given_yet_goes_back_to_the_queue_and_the_others_
     assert content.failure.code == "input_lost"
 
 
+async def test_one_with_an_image_goes_back_where_the_agent_takes_none(store: Store) -> None:
+    journal = await running(store, given=False)
+    picture = t.Content(type="image", text="[image]", media_type="image/png", data="QUJD")
+    body = t.InputAccepted(request_id="picture", content=[picture], joins="t")
+    await journal.append([Draft(body, loop="main", turn="t")])
+    assert [prompt.request_id for prompt in await Steering(journal, "t").prompts()] == ["small", "picture"]
+    prompts = await Steering(journal, "t", images=False).prompts()
+    assert [prompt.request_id for prompt in prompts] == ["small"]
+    assert journal.state.queue["picture"].joins is None
+
+
 async def test_one_that_the_agent_was_given_is_decided_by_what_the_agent_shows(store: Store) -> None:
     journal = await running(store, given=True)
     prompts = await Steering(journal, "t").prompts()

@@ -71,7 +71,7 @@ class Codex:
     def capabilities(self) -> Capabilities:
         """Prompts carry a key that codex stores and gives back; one process serves many turns and takes
         inputs while one runs."""
-        return Capabilities(resume=True, steer=True, message_key=True, many_turns=True)
+        return Capabilities(resume=True, steer=True, message_key=True, images=True, many_turns=True)
 
     def launch(self, context: LaunchContext) -> LaunchSpec:
         """The command to run. Raises AgentError when the program or CODEX_HOME is not there."""

@@ -11,6 +11,7 @@ import msgspec
 from outlast.agents.codex.wire import RpcId
 from outlast.agents.contract import InputLine, Prompt
 from outlast.agents.peer import encode_line
+from outlast.records.types import Content
 
 Sandbox = Literal["read-only", "workspace-write", "danger-full-access"]
 Approval = Literal["untrusted", "on-request", "never"]
@@ -67,8 +68,8 @@ def open_thread(seq: int, settings: ThreadSettings, resume: str | None) -> Input
 
 def start_turn(seq: int, thread: str, prompt: Prompt) -> InputLine:
     """Send a prompt. `outlast` in the frame is for our own fold: codex does not look at it."""
-    texts = [_CONTINUE] if prompt.continues else [part.text for part in prompt.content]
-    params = {"threadId": thread, "clientUserMessageId": prompt.request_id, "input": _input(texts)}
+    content = (Content(text=_CONTINUE),) if prompt.continues else prompt.content
+    params = {"threadId": thread, "clientUserMessageId": prompt.request_id, "input": _input(content)}
     frame = {"id": seq, "method": "turn/start", "params": params, "outlast": {"attempt": prompt.attempt}}
     return InputLine(encode_line(frame), carries=prompt.request_id)
 
@@ -79,14 +80,19 @@ def steer(seq: int, thread: str, turn: str, prompt: Prompt) -> InputLine:
         "threadId": thread,
         "expectedTurnId": turn,
         "clientUserMessageId": prompt.request_id,
-        "input": _input([part.text for part in prompt.content]),
+        "input": _input(prompt.content),
     }
     frame = {"id": seq, "method": "turn/steer", "params": params}
     return InputLine(encode_line(frame), carries=prompt.request_id)
 
 
-def _input(texts: Iterable[str]) -> list[dict[str, object]]:
-    return [{"type": "text", "text": text, "text_elements": []} for text in texts]
+def _input(content: Iterable[Content]) -> list[dict[str, object]]:
+    return [
+        {"type": "image", "url": f"data:{part.media_type};base64,{part.data}"}
+        if part.type == "image"
+        else {"type": "text", "text": part.text, "text_elements": []}
+        for part in content
+    ]
 
 
 def interrupt(seq: int, thread: str, turn: str) -> InputLine:
