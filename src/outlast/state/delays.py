@@ -13,9 +13,9 @@ def delays(state: State) -> Iterator[tuple[str, Delay]]:
     for name, turn in state.open_turns.items():
         if turn.delay is not None:
             yield name, turn.delay
-    for name, queued in state.queue.items():
+    for queued in state.queue.marked():
         if queued.delay is not None:
-            yield name, queued.delay
+            yield queued.request_id, queued.delay
 
 
 def delayed(state: State, wanted: str | None = None) -> str | None:

@@ -17,6 +17,7 @@ from outlast.records.envelope import Record
 from outlast.state import attempt_rules, session_rules, turn_rules
 from outlast.state.lookup import Rules, loop_of, refuse
 from outlast.state.model import State
+from outlast.state.snapshot import plain
 
 
 def fold(session: str, records: Iterable[Record]) -> State:
@@ -59,7 +60,7 @@ def digest(state: State) -> bytes:
     return hashlib.sha256(_encode(state)).digest()
 
 
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 _RULES: Rules = {**session_rules.RULES, **turn_rules.RULES, **attempt_rules.RULES}
 

@@ -76,4 +76,4 @@ def blobs_needed(state: State) -> frozenset[str]:
 def steered_into(state: State, turn: str) -> list[Queued]:
     """The waiting inputs that were reserved for the agent while it worked on `turn`, and of which the journal
     does not yet say whether they landed there."""
-    return [entry for entry in state.queue.values() if entry.joins == turn and entry.reserved is not None]
+    return [entry for entry in state.queue.marked() if entry.joins == turn and entry.reserved is not None]

@@ -22,6 +22,7 @@ from outlast.records.types import (
     PlannedRetry,
     TurnAttemptStarted,
 )
+from outlast.state.queue import Queue
 
 
 class Delay(msgspec.Struct, frozen=True):
@@ -219,7 +220,7 @@ class State(msgspec.Struct):
     """Reason of SessionStopped; the next accepted input reopens the session."""
     root: str | None = None
     loops: dict[str, Loop] = msgspec.field(default_factory=dict)
-    queue: dict[str, Queued] = msgspec.field(default_factory=dict)
+    queue: Queue = msgspec.field(default_factory=Queue)
     """Accepted and waiting, in order; a returned input keeps its place."""
     open_turns: dict[str, OpenTurn] = msgspec.field(default_factory=dict)
     parked: dict[str, Closed] = msgspec.field(default_factory=dict)

@@ -6,18 +6,32 @@ Bodies are MessagePack, as bytes stay bytes in it, and not compressed: most are 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 
-from outlast.state.model import State
+from outlast.state.model import Queued, State
+from outlast.state.queue import Queue
 from outlast.store.contract import Snapshot
 
 FOLD_VERSION = 5
 """Raised with every change of what a journal folds to, and of what a state is made of: a snapshot of another
 version is no part of a state, and the journal is read from its beginning once."""
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(State).decode
+
+def plain(value: object) -> dict[str, Queued]:
+    """A queue as it is stored; msgspec asks for what it does not know. Raises NotImplementedError."""
+    if isinstance(value, Queue):
+        return dict(value.items())
+    raise NotImplementedError(type(value))
+
+
+def _queue(kind: type, stored: Any) -> Queue:
+    return Queue(msgspec.convert(stored, dict[str, Queued]).values())
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=plain).encode
+_decode = msgspec.msgpack.Decoder(State, dec_hook=_queue).decode
 
 
 class UnfitSnapshotError(Exception):

@@ -41,7 +41,7 @@ def _input_returned(state: State, record: Record, body: t.InputReturned) -> None
     del state.open_turns[turn.turn]
     taken_back = 0 if turn.attempt is None else 1
     not_given = 0 if turn.reserved is None else 1
-    entry = Queued(
+    state.queue[turn.turn] = Queued(
         request_id=turn.turn,
         seq=turn.input_seq,
         on_interrupt=turn.on_interrupt,
@@ -53,9 +53,6 @@ def _input_returned(state: State, record: Record, body: t.InputReturned) -> None
         retries=turn.retries,
         delay=turn.delay,
     )
-    waiting = [*state.queue.values(), entry]
-    waiting.sort(key=lambda queued: queued.seq)
-    state.queue = {queued.request_id: queued for queued in waiting}
 
 
 def _input_joined(state: State, record: Record, body: t.InputJoined) -> None:

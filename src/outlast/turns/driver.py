@@ -390,6 +390,6 @@ class LoopDriver:
         said = (
             [loop.attempt, loop.cursor, loop.folded]
             + [place for turn in state.open_turns.values() for place in (turn.attempt, turn.reserved)]
-            + [queued.reserved for queued in state.queue.values()]
+            + [queued.reserved for queued in state.queue.marked()]
         )
         return frozenset(place.generation for place in said if place is not None)

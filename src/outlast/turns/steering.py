@@ -73,7 +73,7 @@ class Steering:
         """The waiting inputs that are to join the turn, in the order of their acceptance. One that cannot be
         read, or that the agent can't be given, goes back to the queue, where its own turn fails of that; one
         that was given already needs to be read no more."""
-        waiting = [entry for entry in self.journal.state.queue.values() if entry.joins == self.turn]
+        waiting = [entry for entry in self.journal.state.queue.marked() if entry.joins == self.turn]
         for entry in waiting:
             if entry.request_id not in self._content:
                 content = await content_of(self.journal, entry.seq)

@@ -15,6 +15,7 @@ from outlast.state.catalog import catalog_entry, status
 from outlast.state.fold import apply, digest, fold
 from outlast.state.history import History
 from outlast.state.model import Closed, OpenTurn, Queued, State
+from outlast.state.snapshot import snapshot_of
 from outlast.testing.journals import Expected, ExpectedTurn, GeneratedJournal, journals, random_journal
 
 
@@ -232,7 +233,7 @@ def open_things(state: State) -> list[Queued | OpenTurn | Closed]:
 
 
 def size(state: State) -> int:
-    return len(msgspec.json.encode(state))
+    return len(snapshot_of(state).body)
 
 
 def test_the_size_of_a_state_follows_what_is_open() -> None:
