@@ -231,6 +231,11 @@ _TEXTS = tuple(
     )
 )
 
+_PAUSE = re.compile(
+    r"(?:try again|retry) (?:in|after) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|sec|seconds?|minutes?)\b", re.IGNORECASE
+)
+_UNITS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "minute": 60.0, "minutes": 60.0}
+
 _SECRETS = (
     re.compile(r"\b(?:sk|pk|rk|ghp|gho|ghs|ghu|glpat|xox[a-z])[-_][A-Za-z0-9_-]{6,}"),
     re.compile(r"\bgithub_pat_\w{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\bAIza[\w-]{20,}"),
@@ -302,7 +307,14 @@ def reported(
     if known == "unknown":
         known = classify_text(message)
     shown = message if code == known or not code else f"{code}: {message}" if message else code
+    retry_after = pause_in(message) if retry_after is None else retry_after
     return Failure(known, tidy(shown), retry_after=retry_after, retry=retry)
+
+
+def pause_in(text: str) -> float | None:
+    """Seconds that a message asks to be left alone, in the words that providers use ("try again in 11.5s")."""
+    asked = _PAUSE.search(text)
+    return None if asked is None else float(asked[1]) * _UNITS[asked[2].lower()]
 
 
 def tidy(text: str, secrets: Iterable[str] = ()) -> str:

@@ -19,6 +19,9 @@ from outlast.records.types import PlannedRetry
 from outlast.state.model import Delay, OpenTurn
 from outlast.turns.budget import ATTEMPTS_TOTAL
 
+MESSAGE_SHOWN = 300
+"""Characters of what the agent said of a quota."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judging:
@@ -44,14 +47,12 @@ def judged(session: str, turn: OpenTurn, failure: Failure, judging: Judging) -> 
     kind = kind_of(failure.code)
     if kind.parks:
         quota = failure.code == "quota_exhausted"
-        return Parked(
-            _renewal(failure.retry_after, judging.now) if quota else failure.message or kind.sentence
-        )
+        return Parked(_renewal(failure, judging.now) if quota else failure.message or kind.sentence)
     policy, mode = kind.retry, _mode(turn, failure)
     if policy is None or mode is None:
         return None
     retry, most = turn.retries + 1, min(policy.attempts, judging.attempts)
-    if retry > most or turn.attempts >= ATTEMPTS_TOTAL:
+    if retry > most or turn.given >= ATTEMPTS_TOTAL:
         return None
     asked = failure.retry_after
     if asked is not None and not policy.bears(asked):
@@ -75,9 +76,11 @@ def _mode(turn: OpenTurn, failure: Failure) -> Literal["again", "continue"] | No
     return None if failure.retry == "again" and turn.calls else failure.retry
 
 
-def _renewal(seconds: float | None, now: Micros) -> str:
+def _renewal(failure: Failure, now: Micros) -> str:
+    seconds = failure.retry_after
     if seconds is None:
-        return "the quota is used up; when it is renewed is not known"
+        said = failure.message[:MESSAGE_SHOWN] or "when it is renewed is not known"
+        return f"the quota is used up: {said}"
     return f"the quota is used up; it is renewed in {in_words(seconds)}, {_at(seconds, now)}"
 
 

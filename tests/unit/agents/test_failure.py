@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.agents.contract import ExitInfo
+from outlast.agents.contract import ExitInfo, Failure
 from outlast.agents.failure import (
     MESSAGE_LIMIT,
     TAXONOMY,
@@ -12,6 +12,7 @@ from outlast.agents.failure import (
     classify_exit,
     classify_text,
     kind_of,
+    pause_in,
     recovery_of,
     redact,
     reported,
@@ -165,3 +166,21 @@ def test_plain_words_stay(text: str) -> None:
 @given(st.text())
 def test_a_message_is_bounded(text: str) -> None:
     assert len(tidy(text * 500)) <= MESSAGE_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("rate limit exceeded: please try again in 11.5s", 11.5),
+        ("Rate limit reached. Please try again in 20 seconds.", 20.0),
+        ("Try again in 850ms", 0.85),
+        ("please retry after 2 minutes", 120.0),
+        ("or try again at 6:19 AM", None),
+        ("try again in a moment", None),
+        ("try again in 3 steps", None),
+    ],
+)
+def test_a_pause_is_known_by_its_words(text: str, seconds: float | None) -> None:
+    assert pause_in(text) == seconds
+    assert reported("429", text) == Failure("rate_limited", f"429: {text}", retry_after=seconds)
+    assert reported("429", text, 3.0).retry_after == 3.0

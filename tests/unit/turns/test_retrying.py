@@ -175,7 +175,10 @@ def test_a_quota_says_when_it_is_renewed() -> None:
         "the quota is used up; it is renewed in 5 min, 2026-09-21 14:18:20 UTC"
     )
     assert verdict(Failure("quota_exhausted", "")) == Parked(
-        "the quota is used up; when it is renewed is not known"
+        "the quota is used up: when it is renewed is not known"
+    )
+    assert verdict(Failure("quota_exhausted", "codex: or try again at 6:19 AM.")) == Parked(
+        "the quota is used up: codex: or try again at 6:19 AM."
     )
 
 

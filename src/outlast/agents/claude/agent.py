@@ -13,6 +13,7 @@ from outlast.agents.claude.fold import ClaudeFold
 from outlast.agents.claude.transcript import claude_home, find_transcript, unmentioned
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
+from outlast.agents.retry import RETRY_ATTEMPTS
 from outlast.agents.settings import check_settings
 from outlast.errors import AgentError
 
@@ -63,7 +64,7 @@ class Claude:
     on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"] = "skip"
     after_failure: Literal["continue", "hold", "withdraw"] = "continue"
     on_lost: Literal["ask", "refuse", "fresh", "reseed"] = "ask"
-    retry_attempts: int | None = None
+    retry_attempts: int = RETRY_ATTEMPTS
     idle_park: float | None = 900.0
     orphan_grace: float | None = 600.0
     line_limit: int = 64 * 1024 * 1024

@@ -12,7 +12,7 @@ import msgspec
 
 from outlast.agents.codex.wire import RpcError, TurnError, decode
 from outlast.agents.contract import Failure
-from outlast.agents.failure import tidy
+from outlast.agents.failure import pause_in, tidy
 
 _CODES = {
     "usageLimitExceeded": "quota_exhausted",
@@ -45,7 +45,7 @@ def turn_failure(error: TurnError | None) -> Failure:
     if name in _TRANSPORT:
         code = _transport_code(status)
     detail = f" ({name})" if name else ""
-    return Failure(code, f"codex{detail}: {tidy(error.message)}")
+    return Failure(code, f"codex{detail}: {tidy(error.message)}", retry_after=pause_in(error.message))
 
 
 def _transport_code(status: int | None) -> str:

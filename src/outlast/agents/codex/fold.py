@@ -169,6 +169,7 @@ class CodexFold:
             return [_raw(line, len(line))]
         if frame.method is None:
             return apply_response(self._state, frame, self._settings)
+        self._state.told_at = frame.emitted_at_ms // 1000 or self._state.told_at
         if frame.id is not None:
             return apply_server_request(self._state, frame.id, frame.method, frame.params)
         events = apply_notice(self._state, frame.method, frame.params)

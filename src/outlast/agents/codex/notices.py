@@ -17,6 +17,7 @@ from outlast.agents.codex.wire import (
     DeltaNotice,
     ErrorNotice,
     ItemNotice,
+    LimitsNotice,
     PlanNotice,
     ResolvedNotice,
     RpcId,
@@ -95,7 +96,7 @@ def _ended(state: State, turn: Turn) -> Ended:
     if turn.status == "completed":
         return Ended("end_turn")
     if turn.status != "interrupted":
-        return failed(replace(turn_failure(turn.error), retry=_taken_up(state)))
+        return failed(_renewed(state, replace(turn_failure(turn.error), retry=_taken_up(state))))
     if state.interrupted:
         return Ended("cancelled", cancelled=True)
     return failed(Failure("cancelled", "codex interrupted the turn by itself"))
@@ -107,6 +108,14 @@ def _taken_up(state: State) -> Literal["again", "continue"] | None:
     if state.calls:
         return None
     return "continue" if state.landed else "again"
+
+
+def _renewed(state: State, failure: Failure) -> Failure:
+    """With the time after which a used-up quota is there again, as far as codex has told its end."""
+    seconds = state.renewed_at - state.told_at
+    if failure.code != "quota_exhausted" or failure.retry_after is not None or seconds <= 0:
+        return failure
+    return replace(failure, retry_after=float(seconds))
 
 
 def _confirmation(state: State) -> list[AgentEvent]:
@@ -221,6 +230,16 @@ def _usage(state: State, params: msgspec.Raw) -> Events:
     return []
 
 
+def _limits(state: State, params: msgspec.Raw) -> Events:
+    notice = decode(params, LimitsNotice)
+    if notice is None:
+        return None
+    windows = (notice.rate_limits.primary, notice.rate_limits.secondary)
+    used_up = [w.resets_at or 0 for w in windows if w is not None and w.used_percent >= 100]
+    state.renewed_at = max(used_up, default=0)
+    return []
+
+
 def _request_resolved(state: State, params: msgspec.Raw) -> Events:
     notice = decode(params, ResolvedNotice)
     if notice is None:
@@ -233,6 +252,7 @@ def _request_resolved(state: State, params: msgspec.Raw) -> Events:
 
 _READERS: Mapping[str, Callable[[State, msgspec.Raw], Events]] = {
     "error": _error,
+    "account/rateLimits/updated": _limits,
     "turn/started": _turn_started,
     "turn/completed": _turn_completed,
     "turn/plan/updated": _plan,

@@ -27,9 +27,10 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, omit_defaults=True):
-    """The folded state. `stage` is how far the handshake has come; `sent` names the prompts written
-    lately, `steered` the inputs written to join the running turn, `steers` those that have not landed, with
-    the id of the request."""
+    """The folded state. `stage` is how far the handshake has come; `sent` names the prompts written lately,
+    `steered` the inputs written to join the running turn, `steers` those that have not landed, with the id of
+    the request. `told_at` is when codex said what was read last, `renewed_at` when a limit that is used up is
+    over (0: none is), both in seconds since 1970."""
 
     last_input: int = 0
     stage: Stage = "silent"
@@ -55,6 +56,8 @@ class State(msgspec.Struct, omit_defaults=True):
     partial: dict[str, str] = {}
     usage_before: TokenCounts | None = None
     usage: TokenCounts | None = None
+    told_at: int = 0
+    renewed_at: int = 0
 
     def note_sent(self, prompt: str) -> None:
         """Remember that a prompt is written."""

@@ -29,6 +29,7 @@ class Frame(msgspec.Struct, frozen=True):
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: RpcError | None = None
     outlast: Sent | None = None
+    emitted_at_ms: int = msgspec.field(default=0, name="emittedAtMs")
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -140,6 +141,21 @@ class UsageNotice(msgspec.Struct, frozen=True, rename="camel"):
     thread_id: str
     turn_id: str
     token_usage: TokenUsage
+
+
+class LimitWindow(msgspec.Struct, frozen=True, rename="camel"):
+    used_percent: float = 0
+    resets_at: int | None = None
+    """Seconds since 1970."""
+
+
+class RateLimits(msgspec.Struct, frozen=True):
+    primary: LimitWindow | None = None
+    secondary: LimitWindow | None = None
+
+
+class LimitsNotice(msgspec.Struct, frozen=True, rename="camel"):
+    rate_limits: RateLimits
 
 
 class ResolvedNotice(msgspec.Struct, frozen=True, rename="camel"):
