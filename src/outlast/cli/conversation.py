@@ -241,11 +241,12 @@ class Conversation:
 
     async def _send(self, text: str) -> None:
         from outlast.ids import new_id
+        from outlast.runtime.awaiting import in_hands
 
         key = new_id()
         self._presenter.typed_here.add(key)
-        await self._session.send(text, key=key, actor="cli")
-        if await self._client.store.holder(self._session.id) is None:
+        turn = await self._session.send(text, key=key, actor="cli")
+        if not await in_hands(self._client.store, self._session.id, turn.id):
             self._say(f"queued; nobody runs this session now: {way_back_command(self._session.id)}")
 
     async def _answer(self, text: str) -> None:

@@ -198,7 +198,9 @@ async def _work_is_left(runtime: Runtime, session: Session) -> bool:
     row = await runtime.store.listed(session.id)
     if row is None:
         return False
-    return bool(row.pending or row.decisions) or (row.entry.queued > 0 and row.entry.state in ("idle", "retrying"))
+    return bool(row.pending or row.decisions) or (
+        row.entry.queued > 0 and row.entry.state in ("idle", "retrying")
+    )
 
 
 async def _session_name(request: RunRequest, runtime: Runtime) -> str | None:

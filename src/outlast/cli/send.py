@@ -79,11 +79,13 @@ async def _send(config: Config, screen: Screen, name: str, given: Input) -> None
 
 
 async def _send_and_tell(config: Config, screen: Screen, name: str, given: Input, sent: Sent) -> None:
+    from outlast.runtime.awaiting import in_hands
+
     async with open_client(config) as client:
         session = client.session(await speakable(client.store, name))
         turn = await session.send(given.content, key=given.key, when_busy=given.when_busy, actor="cli")
         sent.stored(session.id, turn.id)
-        owned = await client.store.holder(session.id) is not None
+        owned = await in_hands(client.store, session.id, turn.id)
         if given.when_busy == "reject":
             owned = await heard(client.store, session.id, turn.accepted(), screen)
     if screen.as_json:

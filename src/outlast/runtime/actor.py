@@ -194,8 +194,8 @@ class SessionActor:
     # --- inputs and turns --------------------------------------------------------------------
 
     async def _accept(self, entries: Sequence[Entry]) -> None:
-        """InputAccepted for each in admission order, in one batch; the first may start its turn in it."""
-
+        """Take what waits in the inbox, in admission order and one batch: each input is accepted, or it is
+        said why it is not. A turn begins afterwards, with the first that is in the queue then."""
         await patience.decide(self.journal, lambda state: self._accepted(state, entries), at="actor.accept")
         self.driver.wake()  # What is to join the running turn is there now.
 
@@ -214,7 +214,7 @@ class SessionActor:
                     self._draft(InputCancelled(request_id=entry.request_id, reason="damaged"), entry)
                 )
                 continue
-            if request.when_busy == "reject" and (busy or drafts):
+            if request.when_busy == "reject" and busy:
                 drafts.append(self._draft(InputCancelled(request_id=entry.request_id, reason="busy"), entry))
                 continue
             drafts.append(
@@ -228,6 +228,7 @@ class SessionActor:
                     entry,
                 )
             )
+            busy = True
             if held:
                 held = False
                 drafts.append(self._draft(LoopChanged(state="active", reason="a new input"), entry))

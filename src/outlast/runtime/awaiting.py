@@ -104,14 +104,22 @@ async def settling(backing: Backing, session: str, request_id: str) -> Record | 
     with store.changes(session) as bell:
         while True:
             bell.clear()
+            # Looked at first: an owner may settle it and leave between the two looks.
+            owned = backing.serving(session) or await store.holder(session) is not None
             tombstone = await store.settled(session, request_id)
             if tombstone is not None:
                 async for record in read_records(store, session, tombstone.seq - 1):
                     return record
             raise_if_unserved(backing, session)
-            if not backing.serving(session) and await store.holder(session) is None:
+            if not owned:
                 return None
             await _rung(bell)
+
+
+async def in_hands(store: Store, session: str, request_id: str) -> bool:
+    """Whether an owner has taken a request, or one is there that will."""
+    owned = await store.holder(session) is not None
+    return owned or await store.settled(session, request_id) is not None
 
 
 async def resolution(backing: Backing, session: str, gate: str) -> GateResolved | None:

@@ -33,6 +33,7 @@ from outlast.store.contract import (
     Tombstone,
 )
 from outlast.store.memory.tables import Tables
+from outlast.store.waiters import Waiters
 
 _AT_ONCE = AcquireOptions()
 _EVERYTHING = CatalogQuery()
@@ -80,7 +81,7 @@ class MemoryStore:
         self._pid = os.getpid()
         self._closed = False
         self._leases: dict[int, MemoryLease] = {}
-        self._waiters: dict[str | None, set[asyncio.Event]] = {}
+        self._waiters = Waiters()
         tables.join(self.incarnation, label, self._told)
 
     @classmethod
@@ -115,21 +116,9 @@ class MemoryStore:
     async def tip(self, name: str) -> Tip:
         return self._open().tip(name)
 
-    @contextmanager
-    def _changes(self, name: str | None) -> Iterator[asyncio.Event]:
-        event = asyncio.Event()
-        self._waiters.setdefault(name, set()).add(event)
-        try:
-            yield event
-        finally:
-            group = self._waiters[name]
-            group.discard(event)
-            if not group:
-                del self._waiters[name]
-
     def changes(self, name: str | None = None) -> AbstractContextManager[asyncio.Event]:
         self._open()
-        return self._changes(name)
+        return self._waiters.waiting(name)
 
     # --- snapshots ---
 
@@ -218,7 +207,7 @@ class MemoryStore:
     def _end(self) -> None:
         self._closed = True
         self._lose_all("closed")
-        self._ring(None)
+        self._waiters.ring_all()
 
     # --- what the parts tell ---
 
@@ -256,14 +245,10 @@ class MemoryStore:
     def _heard(self, name: str | None) -> None:
         if self.tables.is_dead(self.incarnation):
             self._lose_all("fenced")
-        self._ring(name)
-
-    def _ring(self, name: str | None) -> None:
-        """None rings for everybody."""
-        groups = self._waiters if name is None else (name, None)
-        for group in groups:
-            for event in self._waiters.get(group, ()):
-                event.set()
+        if name is None:
+            self._waiters.ring_all()
+        else:
+            self._waiters.ring((name,))
 
     def _lose_all(self, reason: LossReason) -> None:
         for lease in self._leases.values():

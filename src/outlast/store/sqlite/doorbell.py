@@ -19,6 +19,7 @@ from pathlib import Path
 from outlast.errors import OutlastError
 from outlast.store.sqlite.reading import Reader
 from outlast.store.sqlite.transaction import Effects
+from outlast.store.waiters import Waiters
 
 _IN_MODIFY = 0x2
 _SLOW_POLL = 1.0
@@ -32,7 +33,7 @@ class Doorbell:
         self._loop = asyncio.get_running_loop()
         self._reader = reader
         self._on_foreign = on_foreign
-        self._waiters: dict[str | None, set[asyncio.Event]] = {}
+        self._waiters = Waiters()
         self._seen = reader.watermark()
         self._watch = _watch(bell)
         if self._watch is not None:
@@ -45,38 +46,20 @@ class Doorbell:
 
     @contextmanager
     def changes(self, name: str | None) -> Iterator[asyncio.Event]:
-        event = asyncio.Event()
         if not self._waiters:
             # What happened before nobody waited for.
             self._seen = self._reader.watermark()
-        self._waiters.setdefault(name, set()).add(event)
-        try:
+        with self._waiters.waiting(name) as event:
             yield event
-        finally:
-            group = self._waiters[name]
-            group.discard(event)
-            if not group:
-                del self._waiters[name]
 
     def ring(self, effects: Effects) -> None:
         """This process has written: its own waiters hear of it at once, and not again by the bell."""
         if not self._waiters:
             return
         if effects.names:
-            self._ring(effects.names)
+            self._waiters.ring(effects.names)
         if effects.after is not None and effects.before == self._seen:
             self._seen = effects.after
-
-    def _ring(self, names: set[str]) -> None:
-        waiters = self._waiters
-        for name in (*names, None):
-            for event in waiters.get(name, ()):
-                event.set()
-
-    def _ring_all(self) -> None:
-        for group in self._waiters.values():
-            for event in group:
-                event.set()
 
     def _heard(self) -> None:
         assert self._watch is not None  # it is what was heard
@@ -100,9 +83,9 @@ class Doorbell:
             # Whoever waits looks for himself, and is told what is wrong.
             names = None
         if names is None:
-            self._ring_all()
+            self._waiters.ring_all()
         elif names:
-            self._ring(names)
+            self._waiters.ring(names)
 
     def _news(self) -> set[str] | None:
         """Sessions that changed since the last look; None where that cannot be told."""
@@ -112,7 +95,7 @@ class Doorbell:
 
     def close(self) -> None:
         """Everybody wakes, to hear that the store is closed."""
-        self._ring_all()
+        self._waiters.ring_all()
         self._poll.cancel()
         if self._watch is not None:
             self._loop.remove_reader(self._watch)
