@@ -147,6 +147,56 @@ def difference(path: Path, pieces: Sequence[tuple[str, int]]) -> str:
     return ""
 
 
+def writers_of(path: Path, provider_session: str) -> list[int]:
+    """Processes of this user that have the file open for writing, or were started with the session's id as an
+    argument: not this one, and not those that it was started by. Empty where the system cannot tell."""
+    real, mine, found = os.path.realpath(path), _ancestors(), []
+    for entry in _processes():
+        if int(entry.name) not in mine and (_writes(entry, real) or _named(entry, provider_session)):
+            found.append(int(entry.name))
+    return found
+
+
+def _processes() -> list[Path]:
+    try:
+        return [entry for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _ancestors() -> set[int]:
+    pid, found = os.getpid(), set[int]()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        except OSError:
+            break
+        pid = int(stat.rpartition(")")[2].split()[1])
+    return found
+
+
+def _writes(process: Path, real: str) -> bool:
+    try:
+        for handle in (process / "fd").iterdir():
+            if str(handle.readlink()) == real:
+                flags = (process / "fdinfo" / handle.name).read_text("ascii").split("flags:", 1)[1].split()[0]
+                if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
+                    return True
+    except (OSError, IndexError, ValueError):
+        return False  # It has ended, or is not this user's.
+    return False
+
+
+def _named(process: Path, session: str) -> bool:
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    wanted = session.encode("utf-8", "surrogateescape")
+    return any(word == wanted or word.endswith(b"=" + wanted) for word in words)
+
+
 # --- writing -----------------------------------------------------------------------------------
 
 

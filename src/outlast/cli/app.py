@@ -33,6 +33,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "resume": CommandEntry("resume", "Restore a session and drain its queue."),
     "send": CommandEntry("send", "Queue a prompt for a session, from any process."),
     "answer": CommandEntry("answer", "Answer a question that a session waits for."),
+    "adopt": CommandEntry("adopt", "Make a session of one that an agent began elsewhere."),
     "ls": CommandEntry("ls", "List sessions, newest activity first."),
     "show": CommandEntry("show", "Show one session: turns, queue, questions, restores."),
     "tail": CommandEntry("tail", "Print a session's records."),

@@ -10,6 +10,7 @@ from outlast.errors import InvalidRecordError
 from outlast.journal import Journal, Proposal
 from outlast.records.envelope import Draft
 from outlast.records.types import (
+    AgentSessionChanged,
     Body,
     CommandSettled,
     GateResolved,
@@ -25,7 +26,7 @@ from outlast.store.contract import Entry
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
 from outlast.turns.lost import decision
-from outlast.turns.requests import AnswerRequest, HoldRequest, StopRequest, TurnRequest, decode
+from outlast.turns.requests import AdoptRequest, AnswerRequest, HoldRequest, StopRequest, TurnRequest, decode
 from outlast.turns.terminal import Ending, Stop
 
 _STOPS: Mapping[str, Literal["killed", "skipped"]] = {"kill": "killed", "skip": "skipped"}
@@ -65,6 +66,8 @@ class Commands:
                     await self._retry(entry)
                 case "skip":
                     await self._skip(entry)
+                case "adopt":
+                    await self._adopt(entry)
                 case "hold":
                     await self._hold(entry, entries)
                 case _:
@@ -227,6 +230,27 @@ class Commands:
         settled = CommandSettled(request_id=entry.request_id, command="skip", outcome="done")
         gates = _abandoned_gates(state, turn, entry)
         return self._proposal(entry, settled, *gates, *_active(state, root), turn=turn)
+
+    # --- adopt ---------------------------------------------------------------------------------
+
+    async def _adopt(self, entry: Entry) -> None:
+        request = decode(AdoptRequest, entry.body)
+        await self._decide(lambda state: self._adopted(state, entry, request))
+        if self.state.loops[self.state.root or ""].provider_session == request.provider_session:
+            await self.driver.adopted()
+
+    def _adopted(self, state: State, entry: Entry, request: AdoptRequest) -> Proposal:
+        if state.loops[state.root or ""].provider_session is not None:
+            return self._settled(entry, "refused", "its agent has a session of its own already")
+        bound = AgentSessionChanged(
+            provider=request.provider,
+            provider_session=request.provider_session,
+            state="confirmed" if request.confirmed else "bound",
+            source="resumed",
+            reason=request.reason,
+        )
+        settled = CommandSettled(request_id=entry.request_id, command="adopt", outcome="done")
+        return self._proposal(entry, settled, bound)
 
     # --- hold ----------------------------------------------------------------------------------
 

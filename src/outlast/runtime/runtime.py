@@ -27,6 +27,7 @@ from outlast.restore.plan import RestorePlan
 from outlast.restore.surroundings import Surroundings, look
 from outlast.runtime import mortal
 from outlast.runtime.actor import SessionActor
+from outlast.runtime.adopting import adopt, look_at
 from outlast.runtime.backing import Delta
 from outlast.runtime.chores import keep_tidy
 from outlast.runtime.handles import Session
@@ -133,6 +134,23 @@ class Runtime:
     async def own(self, session: str) -> Session | None:
         """Like `restore` without touching a held queue; None when somebody else owns it."""
         return await self._own_unless_held(RestoreRequest(session))
+
+    async def adopt(
+        self,
+        agent: str,
+        provider_session: str,
+        *,
+        session: str | None = None,
+        workspace: str | None = None,
+        actor: str | None = None,
+    ) -> Session:
+        """Make a session of one that `agent` began elsewhere; `provider_session` is its whole id there. What
+        was said before stays with the agent as evidence, and the agent resumes it with the next input. Raises
+        UsageError where there is no such one, another process has it open, or it is another session's."""
+        found = await asyncio.to_thread(
+            look_at, self._resolve(agent), provider_session, absolute(workspace), os.environ
+        )
+        return Session(self, await adopt(self, found, agent, session, actor))
 
     async def visit(
         self, session: str, *, take_over: bool = False, ends_agent: bool = False

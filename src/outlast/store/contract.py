@@ -144,7 +144,7 @@ class Append:
     """Digests that no row of the session refers to any more as something that it needs."""
 
 
-EntryKind = Literal["input", "cancel", "kill", "close", "answer", "retry", "skip", "hold"]
+EntryKind = Literal["input", "cancel", "kill", "close", "answer", "retry", "skip", "hold", "adopt"]
 DECISIONS: tuple[EntryKind, ...] = ("answer", "retry", "skip")
 """Those that `Listed.decisions` counts."""
 

@@ -227,6 +227,10 @@ class LoopDriver:
         else:
             await launch.end_orphans(self.hosting.folder(self.loop))
 
+    async def adopted(self) -> None:
+        """The agent has a session of its own now that began elsewhere: it is ours, and captured."""
+        await self._provider.adopted()
+
     async def detach(self) -> None:
         """Leave the agent to its shim."""
         if self.host is not None:

@@ -175,6 +175,22 @@ class ProviderSession:
             raise LaunchFailure(Failure("session_in_use", whose))
         self._claimed = wanted
 
+    async def adopted(self) -> None:
+        """A session that began elsewhere is this loop's from now on: claimed, before an agent resumes it, and
+        captured."""
+        found = self._keeper
+        if found is None:
+            return
+        folder = str(self.hosting.folder(self.loop).path)
+        mine = SessionClaim(
+            store=str(self.hosting.folders.parent), session=self.hosting.session, folder=folder, generation=""
+        )
+        try:
+            await asyncio.to_thread(self._take, found[0], mine)
+        except (OSError, UsageError) as error:
+            report("an adopted session could not be claimed", error)
+        await self._try(None, partial=False, whole=True)
+
     def _take(self, keeper: KeepsState, mine: SessionClaim) -> SessionClaim | None:
         return claims.take(claims.claims_folder(self.hosting.environ), self._claim_name(keeper), mine)
 
@@ -198,7 +214,8 @@ class ProviderSession:
         if monotonic() - self._captured_at >= PARTIAL_EVERY:
             await self._try(None, partial=True)
 
-    async def _try(self, through: str | None, *, partial: bool) -> None:
+    async def _try(self, through: str | None, *, partial: bool, whole: bool = False) -> None:
+        """`whole`: it holds all that the journal tells, also where no turn has just ended."""
         found = self._keeper
         if found is None:
             return
@@ -207,11 +224,14 @@ class ProviderSession:
         try:
             file = await asyncio.to_thread(keeper.find_state, place)
             if file is not None:
-                await self._capture(file, through, partial=partial)
+                told = self.journal.state.seq if whole or through is not None else None
+                await self._capture(file, through, told, partial=partial)
         except (OSError, StoreError, IntegrityError) as error:
             report("what the agent keeps of its session could not be captured", error)
 
-    async def _capture(self, file: StateFile, through: str | None, *, partial: bool) -> None:
+    async def _capture(
+        self, file: StateFile, through: str | None, told: int | None, *, partial: bool
+    ) -> None:
         before = self._captured
         if before is not None and before.name != file.name:
             before = None
@@ -220,17 +240,17 @@ class ProviderSession:
         async for data in _read(file.path, since):
             pieces = await self._with(pieces, data)
         known = before is not None and list(before.pieces) == pieces
-        if not pieces or (known and through is None):
+        if not pieces or (known and told is None):
             return
-        state = self.journal.state
-        keeps = before if through is None else None
+        if told is None and before is not None:
+            through, told = before.through_turn, before.through_seq
         captured = AgentStateCaptured(
             provider=self.agent.kind,
             provider_session=self._loop.provider_session or "",
             name=file.name,
             pieces=pieces,
-            through_turn=through if keeps is None else keeps.through_turn,
-            through_seq=(0 if through is None else state.seq) if keeps is None else keeps.through_seq,
+            through_turn=through,
+            through_seq=told or 0,
             version=self._version,
             partial=partial,
             damage="" if before is None else before.damage,

@@ -49,6 +49,15 @@ class TurnRequest(Request, frozen=True):
     session: LostChoice | None = None
 
 
+class AdoptRequest(Request, frozen=True):
+    """The session's agent goes on with a session of its own that began elsewhere."""
+
+    provider: str
+    provider_session: str
+    confirmed: bool
+    reason: str
+
+
 class HoldRequest(Request, frozen=True):
     """Park these inputs, if they wait: a person is to decide about each, because of `reason`."""
 

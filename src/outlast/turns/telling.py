@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outlast.journal import Journal
-from outlast.records.types import Content, TurnAttemptStarted, TurnRetried, TurnStarted
+from outlast.records.types import AgentSessionChanged, Content, TurnAttemptStarted, TurnRetried, TurnStarted
 from outlast.state.history import History
 from outlast.state.messages import (
     AgentMessage,
@@ -28,6 +28,9 @@ LIMIT = 48_000
 """Characters of the whole record."""
 MESSAGE_LIMIT = 4_000
 """Characters of one message, or of one side of a call."""
+
+ADOPTED = "adopted"
+"""What the reason of a session begins with that began elsewhere."""
 
 _ALL = "Your own record of this conversation could not be used any more: {reason}. This session is a new one."
 _REST = "Your own record of this conversation was put back, and ends before what follows."
@@ -53,11 +56,13 @@ async def with_record(journal: Journal, turn: OpenTurn, content: Given) -> Given
 async def record_of(journal: Journal, loop: Loop, turn: OpenTurn, after: int) -> str:
     """What happened in the turns that were worked on after record `after` and before this opening of `turn`;
     empty where nothing did."""
-    history, turns = History(), set[str]()
+    history, turns, before = History(), set[str](), ""
     async for record in journal.read():
         if record.seq >= turn.seq:
             break
         history.apply(record)
+        if isinstance(record.body, AgentSessionChanged) and record.body.reason.startswith(ADOPTED):
+            before = f"({record.body.reason}; what was said there is not listed here.)"
         worked = isinstance(record.body, TurnStarted | TurnRetried | TurnAttemptStarted)
         if record.turn is not None and worked and record.seq > after:
             turns.add(record.turn)
@@ -68,9 +73,12 @@ async def record_of(journal: Journal, loop: Loop, turn: OpenTurn, after: int) ->
         if not (isinstance(message, UserMessage) and message.turn == turn.turn)
         if (line := line_of(message))
     ]
+    anew = loop.decided == "reseed" or loop.provider_state == "reseeded"
+    if anew and before:
+        lines.insert(0, before)
     if not lines:
         return ""
-    why = _ALL.format(reason=loop.lost_because.rstrip(".") or "it was given up") if after == 0 else _REST
+    why = _ALL.format(reason=loop.lost_because.rstrip(".") or "it was given up") if anew else _REST
     return "\n\n".join([_HEAD.format(why=why), *_newest(lines), _END])
 
 

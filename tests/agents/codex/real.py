@@ -136,7 +136,7 @@ class CodexPlace(Place):
             "HTTP_PROXY": NOWHERE,
             "NO_PROXY": "127.0.0.1",
         }
-        self._program = str(find_codex(None, os.environ).resolve())
+        self.program = str(find_codex(None, os.environ).resolve())
 
     def write_codex_config(self, *, approval: str, sandbox: str) -> None:
         """Codex's own configuration."""
@@ -171,7 +171,7 @@ class CodexPlace(Place):
         """The pid of codex, once it lives."""
 
         def look() -> int | None:
-            return next((pid for pid in self.leftovers if _program(pid) == self._program), None)
+            return next((pid for pid in self.leftovers if _program(pid) == self.program), None)
 
         found = until(look, "codex lives")
         assert found is not None

@@ -1,0 +1,176 @@
+"""Making an outlast session of one that an agent began elsewhere: looked at first, then bound.
+
+Nothing of it becomes a message of ours: its transcript is captured as evidence, and the agent resumes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from outlast.agents.contract import Agent
+from outlast.agents.provider_state import StatePlace, StateSummary, keeper_of, writers_of
+from outlast.clock import now
+from outlast.errors import UsageError, in_words
+from outlast.ids import check_label, new_id
+from outlast.restore.opening import Opening, encode_opening
+from outlast.runtime.awaiting import settling
+from outlast.runtime.backing import Backing
+from outlast.state.title import one_line
+from outlast.store.contract import Admission, CatalogEntry
+from outlast.turns.claims import SessionClaim, claim_name, claims_folder, look
+from outlast.turns.requests import AdoptRequest, encode
+from outlast.turns.telling import ADOPTED
+
+
+@dataclass(frozen=True, slots=True)
+class Adoptable:
+    """A provider's session as it was found. `refused` says why it cannot be adopted, as whole sentences."""
+
+    provider: str
+    provider_session: str
+    path: str
+    size: int
+    """Bytes."""
+    workspace: str
+    """Where the agent will work."""
+    title: str
+    summary: StateSummary
+    damage: str = ""
+    refused: tuple[str, ...] = ()
+
+    @property
+    def confirmed(self) -> bool:
+        """It has a turn that has ended: a program that knows it not any more has lost it."""
+        return self.summary.turns > 0
+
+    def to_json(self) -> dict[str, object]:
+        """The shape of `outlast adopt --json`."""
+        return {
+            "provider": self.provider,
+            "provider_session": self.provider_session,
+            "path": self.path,
+            "size": self.size,
+            "workspace": self.workspace,
+            "title": self.title,
+            "turns": self.summary.turns,
+            "said": [{"role": said.role, "text": said.text} for said in self.summary.said],
+            "damage": self.damage,
+            "refused": list(self.refused),
+        }
+
+
+def look_at(
+    agent: Agent, provider_session: str, workspace: str | None, environ: Mapping[str, str]
+) -> Adoptable:
+    """What there is to adopt; changes nothing. `workspace` None is the one that the session has. Blocking.
+
+    Raises UsageError where the agent's kind keeps nothing that could be looked at, or has no such session."""
+    keeper = keeper_of(agent)
+    if keeper is None:
+        raise UsageError(
+            f"sessions of agents of kind {agent.kind} cannot be adopted",
+            hint="only those of agents that keep a session in a file of their own can",
+        )
+    home = keeper.state_home(environ)
+    try:
+        file = keeper.find_state(StatePlace(provider_session, workspace or str(Path.cwd()), environ))
+        if file is None:
+            raise UsageError(
+                f"{agent.kind} has no session {provider_session!r} in {home}",
+                hint="give its whole id: a session is never guessed from what is newest in a folder",
+            )
+        summary = keeper.summary(file.path, provider_session)
+        damage = keeper.state_damage(file.path, provider_session)
+        claim = look(claims_folder(environ), claim_name(agent.kind, home, provider_session))
+        return Adoptable(
+            provider=agent.kind,
+            provider_session=provider_session,
+            path=str(file.path),
+            size=file.path.stat().st_size,
+            workspace=_workspace(workspace, summary),
+            title=_title(summary),
+            summary=summary,
+            damage=damage,
+            refused=tuple(_refusals(damage, claim, writers_of(file.path, provider_session))),
+        )
+    except OSError as error:
+        raise UsageError("{}; {}".format(*in_words(error))) from error
+
+
+def _workspace(given: str | None, summary: StateSummary) -> str:
+    if given is not None:
+        return given
+    return summary.workspace if Path(summary.workspace or "/nowhere/").is_dir() else str(Path.cwd())
+
+
+def _title(summary: StateSummary) -> str:
+    return next((one_line(said.text) for said in summary.said if said.role == "user"), "(adopted)")
+
+
+def _refusals(damage: str, claim: SessionClaim | None, writers: list[int]) -> list[str]:
+    refused = []
+    if damage:
+        refused.append(f"its transcript is damaged: {damage}")
+    if claim is not None:
+        refused.append(
+            f"it is session {claim.session}'s, in {claim.store}: go on there, or let that one begin anew"
+        )
+    if writers and (claim is None or not claim.alive):
+        pids = ", ".join(map(str, writers))
+        refused.append(f"process {pids} has it open: end that first, a session has one writer")
+    return refused
+
+
+async def adopt(
+    backing: Backing, found: Adoptable, agent: str, session: str | None, actor: str | None
+) -> str:
+    """Begin a session of `agent` that goes on with what was found; its id. Whoever owns it first binds and
+    captures it. Raises UsageError where it is refused, or there is a session of that name."""
+    if found.refused:
+        told = "; ".join(found.refused)
+        raise UsageError(f"{found.provider} session {found.provider_session} is not adopted: {told}")
+    name = check_label(session, what="session id") if session is not None else new_id()
+    if await backing.store.listed(name) is not None:
+        raise UsageError(f"there is a session {name} already", hint="choose another name")
+    opening = Opening(agent=agent, workspace=found.workspace, title=found.title)
+    turns = found.summary.turns
+    request = AdoptRequest(
+        provider=found.provider,
+        provider_session=found.provider_session,
+        confirmed=found.confirmed,
+        reason=f"{ADOPTED}: it began outside of outlast and had {turns} turn{'' if turns == 1 else 's'}",
+    )
+    request_id = new_id()
+    await backing.store.admit(
+        Admission(
+            session=name,
+            request_id=request_id,
+            kind="adopt",
+            body=encode(request),
+            actor=actor,
+            opening=_catalog(name, opening),
+            opening_body=encode_opening(opening),
+        )
+    )
+    backing.serve(name)
+    await settling(backing, name, request_id)
+    return name
+
+
+def _catalog(session: str, opening: Opening) -> CatalogEntry:
+    at = now()
+    return CatalogEntry(
+        session=session,
+        seq=0,
+        title=opening.title,
+        state="new",
+        agent=opening.agent,
+        workspace=opening.workspace,
+        created_at=at,
+        last_activity_at=at,
+        turns=0,
+        queued=0,
+        open_gates=0,
+    )
