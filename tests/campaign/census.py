@@ -95,7 +95,7 @@ def _name(node: ast.AST) -> str:
 
 
 def steps_without_a_point() -> list[Step]:
-    """Durable steps in functions that pass no point."""
+    """Durable steps without a point of their own."""
     found: list[Step] = []
     for path, tree in _trees():
         place = path.relative_to(SOURCE)
@@ -117,13 +117,20 @@ def _functions(tree: ast.AST, above: str = "") -> Iterator[tuple[str, ast.AST]]:
 
 
 def _bare(place: str, function: ast.AST) -> Iterator[Step]:
-    inside = list(_within(function))
-    if any(_name(call.func) == "point" for call in inside):
-        return
-    for call in inside:
-        asks = _name(call.func) in ORDERS and place.startswith("keep/client.py")
-        if (asks or _lasts(call)) and _at(call) is None:
-            yield Step(place, ast.unparse(call.func), call.lineno)
+    """The steps of one function without a point between them and the step before; a point right behind it
+    serves the first one as well."""
+    passed, first, unsure = False, True, list[Step]()
+    for call in sorted(_within(function), key=lambda call: (call.lineno, call.col_offset)):
+        if _name(call.func) == "point" or (_lasts(call) and _at(call) is not None):
+            passed, unsure = True, []
+        elif _lasts(call) or (_name(call.func) in ORDERS and place.startswith("keep/client.py")):
+            step = Step(place, ast.unparse(call.func), call.lineno)
+            yield from unsure
+            unsure = [step] if first and not passed else []
+            if not passed and not first:
+                yield step
+            passed = first = False
+    yield from unsure
 
 
 def _within(function: ast.AST) -> Iterator[ast.Call]:
