@@ -22,6 +22,7 @@ from outlast.records.types import GateOpened, GateResolved, InputAccepted
 from outlast.state.choices import about_lost
 from outlast.state.messages import text_of
 from outlast.state.turn_ends import TERMINALS, begun_in
+from outlast.store.contract import DECISIONS
 
 if TYPE_CHECKING:
     from outlast.records.types import TurnAttemptStarted
@@ -314,7 +315,7 @@ class _Elsewhere:
 
     async def caught_up(self) -> None:
         with self._store.changes(self._session.id) as bell:
-            while any(entry.kind == "answer" for entry in await self._store.pending(self._session.id)):
+            while any(entry.kind in DECISIONS for entry in await self._store.pending(self._session.id)):
                 await bell.wait()
                 bell.clear()
         await self._progress.reached((await self._store.tip(self._session.id)).seq)

@@ -275,3 +275,52 @@ def test_a_thread_of_38_megabytes(place: CodexPlace) -> None:
     assert place.run("fourth", key="four").wait().status == 0
     assert users(place) == ["first", ONCE, "third", "fourth"]
     place.assert_one_thread()
+
+
+# --- killed at each step --------------------------------------------------------------------------
+
+STEPS = [
+    "turn.provider_captured.before_append",
+    "turn.provider_captured.after_append",
+    "state.put_back.before_rename",
+    "state.put_back.after_rename",
+    "turn.provider_restored.before_append",
+    "turn.provider_restored.after_append",
+    "provider.claim.before_write",
+    "provider.claim.after_write",
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_runtime_that_is_killed_there_loses_nothing(place: CodexPlace, step: str) -> None:
+    """The next one puts the thread back as it was captured; what is not in that is told."""
+    two_turns(place)
+    shutil.rmtree(place.home / "sessions")
+    place.run("third", key="three", faults=f"{step}=kill").wait()
+    resumed = place.resume()
+    assert resumed.outcomes in ([], ["done"]), resumed
+    shutil.rmtree(place.home / "sessions")
+    assert place.run("fourth", key="four").wait().status == 0
+
+    journal = place.journal("job")
+    assert journal.bodies(TurnDone, "three")
+    heard = users(place)
+    assert heard[:2] == ["first", ONCE]
+    assert heard[-1].endswith("fourth")
+    assert sum("third" in text for text in heard) == 1
+    journal.assert_every_input_ends_once()
+    place.assert_one_thread()
+    assert place.lines("begun") == 1
+
+
+def test_a_runtime_that_is_killed_when_it_has_decided_begins_anew_once(place: CodexPlace) -> None:
+    text = place.config.read_text("utf-8").replace("[agents.codex]\n", '[agents.codex]\non_lost = "reseed"\n')
+    place.config.write_text(text, "utf-8")
+    rollout = two_turns(place)
+    rollout.write_bytes(without_a_line(rollout.read_bytes()))
+    place.run("third", key="three", faults="turn.begins_anew.after_append=kill").wait()
+    assert place.resume().outcomes == ["done"]
+    assert len(place.journal("job").bodies(AgentSessionDecided)) == 1
+    assert len(place.threads) == 2
+    (said,) = users(place)
+    assert "User: first" in said

@@ -1,0 +1,93 @@
+"""Who drives a provider's session, whatever the store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from outlast.errors import UsageError
+from outlast.keep.proc import boot_id, start_ticks
+from outlast.records.types import Process
+from outlast.turns.claims import SessionClaim, claim_name, claims_folder, give_up, look, take
+
+NAME = "claim"
+
+
+def claim(session: str, *, alive: bool = False, folder: str | None = None) -> SessionClaim:
+    me = Process(role="shim", pid=os.getpid(), start_ticks=start_ticks(os.getpid()) or 0)
+    return SessionClaim(
+        store="/store",
+        session=session,
+        folder=folder or f"/nowhere/{session}",
+        generation="gen-000001",
+        processes=[me] if alive else [],
+        boot_id=boot_id() if alive else "",
+    )
+
+
+def test_the_first_has_it_and_is_found(tmp_path: Path) -> None:
+    assert look(tmp_path, NAME) is None
+    mine = claim("a", alive=True)
+    assert take(tmp_path, NAME, mine) is None
+    assert look(tmp_path, NAME) == mine
+
+
+def test_double_writer_while_the_other_lives(tmp_path: Path) -> None:
+    first = claim("a", alive=True)
+    take(tmp_path, NAME, first)
+    assert take(tmp_path, NAME, claim("b", alive=True)) == first
+    assert look(tmp_path, NAME) == first
+
+
+def test_a_dead_one_keeps_nobody_out(tmp_path: Path) -> None:
+    take(tmp_path, NAME, claim("a"))
+    second = claim("b", alive=True)
+    assert take(tmp_path, NAME, second) is None
+    assert look(tmp_path, NAME) == second
+
+
+def test_the_same_folder_goes_on_with_its_next_life(tmp_path: Path) -> None:
+    take(tmp_path, NAME, claim("a", alive=True))
+    assert take(tmp_path, NAME, claim("a", alive=True)) is None
+
+
+def test_only_ones_own_is_given_up(tmp_path: Path) -> None:
+    mine = claim("a")
+    take(tmp_path, NAME, mine)
+    give_up(tmp_path, NAME, "/nowhere/other")
+    assert look(tmp_path, NAME) == mine
+    give_up(tmp_path, NAME, mine.folder)
+    assert look(tmp_path, NAME) is None
+
+
+def test_a_claim_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b'{"store":"/st')
+    assert look(tmp_path, NAME) is None
+    assert take(tmp_path, NAME, claim("a")) is None
+
+
+def test_one_name_for_one_home_however_it_is_reached(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    names = {claim_name("codex", tmp_path / home, "t") for home in ("home", "link")}
+    assert len(names) == 1
+    assert claim_name("claude", tmp_path / "home", "t") not in names
+    assert claim_name("codex", tmp_path / "home", "u") not in names
+
+
+def test_the_folder_is_the_users_and_not_a_stores() -> None:
+    given = {"HOME": "/h", "OUTLAST_STATE_DIR": "/elsewhere"}
+    assert claims_folder(given) == Path("/h/.local/state/outlast/claims")
+    assert claims_folder({**given, "XDG_STATE_HOME": "/x"}) == Path("/x/outlast/claims")
+
+
+def test_without_a_home_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outlast.turns.claims.home", _no_home)
+    with pytest.raises(UsageError):
+        claims_folder({})
+
+
+def _no_home(environ: object) -> Path:
+    raise UsageError("there is no home folder")

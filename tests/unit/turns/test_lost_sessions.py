@@ -1,0 +1,126 @@
+"""What a failed turn tells of its agent's lost session, and the choice that it leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from outlast.agents.contract import Failure, TurnEnded
+from outlast.records.agent_state import AgentSessionDecided, AgentStateCaptured, StatePiece
+from outlast.records.types import AgentSessionChanged, GateOpened, LoopChanged, TurnFailed, TurnParked
+from outlast.state.model import OpenGate, State
+from outlast.testing.journals import JournalBuilder
+from outlast.turns.lost import OnLost, by_itself, waits_for_choice, with_loss
+from outlast.turns.terminal import Ending, close
+
+GONE = Failure("session_missing", "no such thread.")
+CORRUPT = Failure("session_corrupt", "line 4 cannot be read")
+
+
+def running(*, confirmed: bool = True, captured: bool = False, session: str | None = "thr") -> State:
+    state = JournalBuilder().running("t").state()
+    loop = state.loops[state.root or ""]
+    loop.provider, loop.provider_session, loop.confirmed = "codex", session, confirmed
+    loop.provider_state = "confirmed" if confirmed else "bound"
+    if captured:
+        loop.captured = AgentStateCaptured(
+            provider="codex",
+            provider_session="thr",
+            name="x",
+            pieces=[StatePiece(digest="d" * 64, size=1)],
+            through_turn="before",
+        )
+    return state
+
+
+def told(state: State, failure: Failure, on_lost: OnLost = "ask") -> list[object]:
+    closing = close(state, "t", Ending(failure=failure, phase="host_launch"))
+    return [draft.body for draft in with_loss(state, "t", closing, on_lost).drafts]
+
+
+def test_a_person_is_asked_and_the_queue_waits() -> None:
+    lost, failed, parked, asked, held = told(running(), GONE)
+    assert isinstance(lost, AgentSessionChanged)
+    assert (lost.state, lost.provider_session, lost.reason) == ("lost", "thr", "no such thread.")
+    assert isinstance(failed, TurnFailed)
+    assert isinstance(parked, TurnParked)
+    assert isinstance(asked, GateOpened)
+    assert asked.resolver == "runtime"
+    assert "no such thread. What now?" in asked.question
+    assert isinstance(held, LoopChanged)
+    assert held.state == "held"
+
+
+@pytest.mark.parametrize(
+    ("failure", "captured", "choices"),
+    [
+        (GONE, False, ["reseed", "fresh", "refuse"]),
+        (GONE, True, ["put_back", "reseed", "fresh", "refuse"]),
+        (CORRUPT, False, ["as_is", "reseed", "fresh", "refuse"]),
+        (CORRUPT, True, ["put_back", "as_is", "reseed", "fresh", "refuse"]),
+    ],
+)
+def test_only_what_can_be_done_is_offered(failure: Failure, captured: bool, choices: list[str]) -> None:
+    (asked,) = [b for b in told(running(captured=captured), failure) if isinstance(b, GateOpened)]
+    assert [choice.id for choice in asked.choices] == choices
+
+
+def test_refused_without_a_question() -> None:
+    kinds = [type(body) for body in told(running(), GONE, "refuse")]
+    assert kinds == [AgentSessionChanged, TurnFailed, LoopChanged]
+
+
+@pytest.mark.parametrize("on_lost", ["fresh", "reseed"])
+def test_on_lost_decides_for_the_next_turn(on_lost: OnLost) -> None:
+    _, decided, failed = told(running(), GONE, on_lost)
+    assert isinstance(decided, AgentSessionDecided)
+    assert (decided.choice, decided.by) == (on_lost, "on_lost")
+    assert isinstance(failed, TurnFailed)
+
+
+def test_unconfirmed_id() -> None:
+    """What the agent never acknowledged is begun anew without a question, and told what happened."""
+    decided = by_itself(running(confirmed=False).loops["main"], "ask")
+    assert decided is not None
+    assert decided.choice == "reseed"
+
+
+def test_nothing_is_decided_twice() -> None:
+    state = running()
+    state.loops["main"].decided = "fresh"
+    assert by_itself(state.loops["main"], "reseed") is None
+
+
+@pytest.mark.parametrize("failure", [Failure("crashed", "gone"), Failure("unknown", "who knows")])
+def test_other_failures_are_no_loss(failure: Failure) -> None:
+    assert [type(body) for body in told(running(), failure)] == [TurnFailed]
+
+
+def test_an_agent_without_a_session_has_lost_none() -> None:
+    assert [type(body) for body in told(running(session=None), GONE)] == [TurnFailed]
+
+
+def test_a_turn_that_was_done_tells_nothing() -> None:
+    state = running()
+    closing = close(state, "t", Ending(ended=TurnEnded("t")))
+    assert with_loss(state, "t", closing, "ask") == closing
+
+
+def test_one_question_at_a_time() -> None:
+    """Another turn that fails of the same loss is held, and asks nothing new."""
+    state = running()
+    (asked,) = [body for body in told(state, GONE) if isinstance(body, GateOpened)]
+    assert not waits_for_choice(state, "main")
+    state.gates["g"] = OpenGate(
+        gate="g",
+        loop="main",
+        turn="another",
+        seq=1,
+        opened_at=0,
+        opened=asked,
+        name="",
+        generation="",
+        payload=b"",
+        choices=tuple(asked.choices),
+    )
+    assert waits_for_choice(state, "main")
+    assert [type(body) for body in told(state, GONE)] == [AgentSessionChanged, TurnFailed, LoopChanged]

@@ -1,0 +1,266 @@
+"""What a program keeps of its session: captured in few pieces, put back, and told where it ends too early."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from outlast.agents import Command
+from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
+from outlast.errors import IntegrityError
+from outlast.journal import Journal
+from outlast.keep import Claim
+from outlast.records.agent_state import AgentSessionDecided, AgentStateRestored, LostChoice
+from outlast.records.envelope import Draft
+from outlast.records.types import (
+    AgentEventRecorded,
+    AgentSessionChanged,
+    Body,
+    CallObserved,
+    Content,
+    Fence,
+    InputAccepted,
+    TurnDone,
+    TurnStarted,
+)
+from outlast.state.model import Loop
+from outlast.store.contract import Store
+from outlast.store.url import open_store
+from outlast.testing.journals import JournalBuilder
+from outlast.turns.hosting import Hosting
+from outlast.turns.launch import LaunchFailure
+from outlast.turns.provider import ProviderSession
+from outlast.turns.telling import record_of, with_record
+
+
+@dataclass(frozen=True)
+class Keeping(Command):
+    """A program with one file for each session."""
+
+    home: Path = Path()
+
+    def state_home(self, environ: Mapping[str, str]) -> Path:
+        return self.home
+
+    def find_state(self, place: StatePlace) -> StateFile | None:
+        path = self.home / place.provider_session
+        return StateFile(path, path.name) if path.exists() else None
+
+    def state_path(self, place: StatePlace, name: str) -> Path:
+        return self.home / name
+
+    def state_damage(self, path: Path, provider_session: str) -> str:
+        return "it has a NUL" if b"\0" in path.read_bytes() else ""
+
+    def summary(self, path: Path, provider_session: str) -> StateSummary:
+        return StateSummary()
+
+
+@dataclass
+class Kept:
+    """A session whose agent keeps the file `thr`."""
+
+    store: Store
+    journal: Journal
+    provider: ProviderSession
+    file: Path
+
+    async def append(self, *bodies: Body) -> None:
+        await self.journal.append([Draft(body, loop="main", turn="t") for body in bodies])
+
+    async def decide(self, choice: LostChoice) -> None:
+        await self.append(AgentSessionDecided(provider_session="thr", choice=choice, by="me"))
+
+    @property
+    def loop(self) -> Loop:
+        return self.journal.state.loops["main"]
+
+    def write(self, data: bytes) -> None:
+        with self.file.open("ab") as file:
+            file.write(data)
+
+
+@pytest.fixture
+async def kept(tmp_path: Path) -> AsyncIterator[Kept]:
+    store = await open_store("memory://")
+    lease = await store.acquire("session")
+    journal = await Journal.open(store, lease)
+    drafts = JournalBuilder().running("t").drafts[1:]
+    await journal.append([Draft(Fence(epoch=lease.epoch, holder="me")), *drafts])
+    claim = Claim(store.store_id, "lineage", lease.epoch, "me")
+    environ = {"HOME": str(tmp_path)}
+    hosting = Hosting("session", str(tmp_path), tmp_path / "d" / "agents", claim, "m", b"", environ)
+    agent = Keeping(["true"], home=tmp_path / "home")
+    agent.home.mkdir()
+    provider = ProviderSession(journal, agent, "main", hosting)
+    made = Kept(store, journal, provider, agent.home / "thr")
+    bound = AgentSessionChanged(
+        provider="command", provider_session="thr", state="confirmed", source="observed"
+    )
+    await made.append(bound)
+    yield made
+    await store.close()
+
+
+async def blobs_of(kept: Kept) -> bytes:
+    captured = kept.loop.captured
+    assert captured is not None
+    return b"".join([await kept.store.get_blob(piece.digest) for piece in captured.pieces])
+
+
+async def test_a_growing_file_is_captured_in_few_pieces(kept: Kept) -> None:
+    """As many as the logarithm of its turns, and what they were made of is needed no more."""
+    digests: set[str] = set()
+    for number in range(200):
+        kept.write(b"line %d\n" % number)
+        await kept.provider.capture("t")
+        assert kept.loop.captured is not None
+        digests |= {piece.digest for piece in kept.loop.captured.pieces}
+        assert len(kept.loop.captured.pieces) <= 8
+    assert await blobs_of(kept) == kept.file.read_bytes()
+    collected = await kept.store.collect_blobs(untouched_for=-1.0)
+    assert collected is not None
+    assert kept.loop.captured is not None
+    assert collected.blobs == len(digests) - len(kept.loop.captured.pieces)
+    assert await blobs_of(kept) == kept.file.read_bytes()
+
+
+async def test_what_is_not_new_is_not_recorded(kept: Kept) -> None:
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    seq = kept.journal.state.seq
+    await kept.provider.capture()
+    kept.write(b"a torn li")
+    await kept.provider.capture()
+    assert kept.journal.state.seq == seq
+
+
+async def test_a_file_that_is_gone_is_put_back_before_a_resume(kept: Kept) -> None:
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.unlink()
+    await kept.provider.prepare()
+    assert kept.file.read_bytes() == b"one\n"
+    assert kept.loop.untold == kept.loop.captured.through_seq if kept.loop.captured else 0
+
+
+@pytest.mark.parametrize("damaged", [b"", b"on", b"ONE\ntwo\n", b"one\ntwo\n\0\n"])
+async def test_provider_corrupt(kept: Kept, damaged: bytes) -> None:
+    """One verdict, told once however often it is looked at; the original stays as it is."""
+    kept.write(b"one\ntwo\n")
+    await kept.provider.capture("t")
+    kept.file.write_bytes(damaged)
+    for _ in range(2):
+        with pytest.raises(LaunchFailure) as failed:
+            await kept.provider.prepare()
+        assert failed.value.failure.code == "session_corrupt"
+    assert kept.loop.provider_state == "lost"
+    records = [r async for r in kept.journal.read() if r.type == "AgentSessionChanged"]
+    assert len(records) == 2
+    assert kept.file.read_bytes() == damaged
+
+    await kept.decide("put_back")
+    await kept.provider.prepare()
+    assert kept.file.read_bytes() == b"one\ntwo\n"
+    (restored,) = [r.body async for r in kept.journal.read() if isinstance(r.body, AgentStateRestored)]
+    assert _content(restored.kept) == damaged
+    assert kept.loop.decided is None
+
+
+async def test_what_was_accepted_as_it_is_is_no_damage_later(kept: Kept) -> None:
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.write_bytes(b"\0\nTWO\n")
+    await kept.decide("as_is")
+    await kept.provider.prepare()
+    assert (kept.loop.provider_state, kept.loop.decided) == ("bound", None)
+    kept.write(b"three\n")
+    await kept.provider.prepare()
+    assert await blobs_of(kept) == b"\0\nTWO\nthree\n"
+    (before,) = (kept.file.parent.parent / "d" / "kept" / "session").iterdir()
+    assert before.read_bytes() == b"one\n"
+
+
+async def test_a_capture_that_is_lost_is_missing_and_no_endless_failure(kept: Kept) -> None:
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.unlink()
+    digest = kept.loop.captured.pieces[0].digest if kept.loop.captured else ""
+    await kept.store.collect_blobs(untouched_for=-1.0)
+    _forget(kept, digest)
+    with pytest.raises(LaunchFailure) as failed:
+        await kept.provider.prepare()
+    assert failed.value.failure.code == "session_missing"
+    await kept.decide("fresh")
+    await kept.provider.prepare()
+
+
+def _forget(kept: Kept, digest: str) -> None:
+    async def get_blob(wanted: str) -> bytes:
+        raise IntegrityError("it is missing", seq=0, reason="missing")
+
+    kept.journal.get_blob = get_blob  # type: ignore[method-assign, assignment]
+
+
+# --- what is told -------------------------------------------------------------------------------
+
+
+async def test_a_reseeded_agent_is_told_what_happened(kept: Kept) -> None:
+    """Inputs, answers and calls of earlier turns, marked; the turn's own input comes after it."""
+    await kept.append(
+        CallObserved(call="c", name="shell", status="started", input="rm x"),
+        CallObserved(call="d", name="shell", status="started", input="ls"),
+        CallObserved(call="d", name="shell", status="completed", output="x y"),
+        AgentEventRecorded(kind="message", text="half done"),
+        TurnDone(stop_reason="end_turn"),
+    )
+    await kept.journal.append(next_turn("u"))
+    await kept.decide("reseed")
+    turn = kept.journal.state.open_turns["u"]
+    told = await with_record(kept.journal, turn, (Content(text="go on"),))
+    assert isinstance(told, tuple)
+    record, asked = told
+    assert asked.text == "go on"
+    assert "You: half done" in record.text
+    assert "Your call of shell (completed)\nInput: ls\nOutput: x y" in record.text
+    assert "it may have run wholly or in part" in record.text
+    assert "go on" not in record.text
+    assert await with_record(kept.journal, turn, (Content(text="go on"),)) == told
+
+
+async def test_nothing_is_told_where_nothing_is_missing(kept: Kept) -> None:
+    turn = kept.journal.state.open_turns["t"]
+    content = (Content(text="hi"),)
+    assert await with_record(kept.journal, turn, content) == content
+    assert await record_of(kept.journal, kept.loop, turn, kept.journal.state.seq) == ""
+
+
+async def test_what_is_told_is_bounded(kept: Kept) -> None:
+    for number in range(40):
+        await kept.append(
+            AgentEventRecorded(kind="message", text=f"answer {number} " + "x" * 20_000),
+            CallObserved(call=f"c{number}", name="sh", status="completed"),
+        )
+    await kept.append(TurnDone(stop_reason="end_turn"))
+    await kept.journal.append(next_turn("u"))
+    await kept.decide("reseed")
+    told = await with_record(kept.journal, kept.journal.state.open_turns["u"], (Content(text="x"),))
+    assert isinstance(told, tuple)
+    assert len(told[0].text) < 60_000
+    assert "earlier entries are left out" in told[0].text
+    assert "answer 39" in told[0].text
+
+
+def next_turn(name: str) -> list[Draft]:
+    accepted = InputAccepted(request_id=name, content=[Content(text="go on")])
+    return [
+        Draft(accepted, loop="main", cause=name),
+        Draft(TurnStarted(index=2, request_id=name), loop="main", turn=name, cause=name),
+    ]
+
+
+def _content(path: str) -> bytes:
+    return Path(path).read_bytes()
