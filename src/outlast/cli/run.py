@@ -248,7 +248,7 @@ async def _agent_name(
         if request.agent not in known:
             raise AgentNotFoundError(f"there is no agent {request.agent!r}", hint=_agents_hint(known))
         return request.agent
-    if session is not None and await runtime.store.listed(session) is not None:
+    if session is not None and await runtime.store.entry(session) is not None:
         return None
     if len(known) == 1:
         return next(iter(known))

@@ -151,14 +151,14 @@ class Session:
         return Turn(self, request_id, self._backing, after)
 
     async def _exists(self, agent: str | None) -> bool:
-        row = await self._backing.store.listed(self.id)
-        if row is not None and agent is not None and agent != row.entry.agent:
+        entry = await self._backing.store.entry(self.id)
+        if entry is not None and agent is not None and agent != entry.agent:
             raise UsageError(
-                f"session {self.id} belongs to agent {row.entry.agent}, not {agent}",
+                f"session {self.id} belongs to agent {entry.agent}, not {agent}",
                 hint="leave the agent out, or begin another session",
                 session_id=self.id,
             )
-        return row is not None
+        return entry is not None
 
     async def _admit(
         self,

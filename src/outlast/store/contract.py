@@ -361,6 +361,10 @@ class Store(Protocol):
         """The catalog's row of the session with exactly this id."""
         ...
 
+    async def entry(self, name: str) -> CatalogEntry | None:
+        """What the catalog has of that session, and no more: a look that costs the same whatever waits."""
+        ...
+
     async def find(self, name_or_prefix: str) -> str:
         """The session id: an exact match wins over a unique prefix. Raises SessionNotFoundError,
         AmbiguousIdError, and UsageError for an empty one."""

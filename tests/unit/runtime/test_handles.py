@@ -75,3 +75,20 @@ async def test_a_current_folder_that_was_deleted_is_named(
         finally:
             monkeypatch.chdir(tmp_path)
         assert await client.store.pending("s") == []
+
+
+async def test_an_input_is_admitted_without_a_count_of_what_waits(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hundred thousandth one costs what the second does."""
+    async with outlast.connect(url) as client:
+
+        def counted(name: str) -> None:
+            raise AssertionError(f"what waits in {name} is counted")
+
+        for look in ("listed", "pending"):
+            monkeypatch.setattr(client.store, look, counted)
+        for _ in range(2):
+            await client.session("s").send("hi", agent="a")
+        with pytest.raises(UsageError, match="belongs to agent a, not b"):
+            await client.session("s").send("hi", agent="b")

@@ -332,6 +332,7 @@ async def test_tombstones_of_an_older_store_are_found_by_their_keys(tmp_path: Pa
         data = bytes.fromhex(turn.replace("-", ""))
         connection.execute("UPDATE settled SET request = ? WHERE request = ?", (turn, data))
         assert connection.changes() == 1
+    connection.execute("DROP INDEX inbox_commands")
     connection.execute("DELETE FROM schema_version WHERE version >= 5; PRAGMA user_version = 4")
     connection.close()
     store = await open_store(url)

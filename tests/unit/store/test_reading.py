@@ -15,7 +15,7 @@ from tests.support.stores import admit, append
 from outlast.errors import SessionNotFoundError, UsageError
 from outlast.state.listing import listed_json, status_of
 from outlast.store.contract import CatalogQuery, Store
-from outlast.store.sqlite import operations, reading, transaction
+from outlast.store.sqlite import listing, operations, reading, transaction
 from outlast.store.sqlite.reading import find_session, list_sessions
 from outlast.store.url import database_path
 
@@ -146,12 +146,14 @@ HOT = {
     "holder": (reading.SELECT_HOLDER, 1),
     "blob": (reading.SELECT_REFERENCE, 1),
     "changed": (reading.SELECT_CHANGED, 2),
-    "list": (reading.LIST_ALL, 1),
-    "list by workspace": (reading.LIST_WORKSPACE, 2),
-    "list by prefix": (reading.LIST_PREFIX, 3),
-    "list by both": (reading.LIST_WORKSPACE_PREFIX, 4),
-    "find": (reading.FIND_EXACT, 1),
-    "find by prefix": (reading.FIND_PREFIX, 2),
+    "list": (listing.LIST_ALL, 1),
+    "listed": (listing.LIST_EXACT, 1),
+    "catalog": (listing.SELECT_CATALOG, 1),
+    "list by workspace": (listing.LIST_WORKSPACE, 2),
+    "list by prefix": (listing.LIST_PREFIX, 3),
+    "list by both": (listing.LIST_WORKSPACE_PREFIX, 4),
+    "find": (listing.FIND_EXACT, 1),
+    "find by prefix": (listing.FIND_PREFIX, 2),
     "bury": (operations.FREE_NODE, 1),
 }
 
@@ -174,3 +176,26 @@ async def test_an_order_comes_from_the_index_too(store: Store, query: str) -> No
     connection.close()
     sorts = [step for step in plan if "TEMP B-TREE" in step]
     assert sorts == ([] if query != "pending" else ["USE TEMP B-TREE FOR ORDER BY"]), plan
+
+
+@pytest.mark.parametrize("query", ["list", "listed", "list by workspace", "list by prefix", "list by both"])
+async def test_what_waits_is_counted_in_indexes_alone(store: Store, query: str) -> None:
+    """Thousands of inputs may wait, each with its body; and the commands beside them are found without
+    going through those."""
+    sql, bindings = HOT[query]
+    connection = apsw.Connection(str(database_path(store.url, {})), flags=apsw.SQLITE_OPEN_READONLY)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * bindings)]
+    connection.close()
+    counts = [step for step in plan if " inbox " in step]
+    assert [step.split(" (")[0] for step in counts] == [
+        "SEARCH inbox USING COVERING INDEX sqlite_autoindex_inbox_1",
+        *["SEARCH inbox USING COVERING INDEX inbox_commands"] * 2,
+    ], plan
+
+
+async def test_a_session_is_looked_up_without_a_look_at_what_waits(store: Store) -> None:
+    sql, bindings = HOT["catalog"]
+    connection = apsw.Connection(str(database_path(store.url, {})), flags=apsw.SQLITE_OPEN_READONLY)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * bindings)]
+    connection.close()
+    assert [step.split()[1] for step in plan] == ["session", "catalog"], plan

@@ -19,6 +19,7 @@ from outlast.store.contract import (
     Admission,
     Admitted,
     Append,
+    CatalogEntry,
     CatalogQuery,
     Collected,
     Entry,
@@ -187,6 +188,9 @@ class MemoryStore:
 
     async def listed(self, name: str) -> Listed | None:
         return self._open().listed(name)
+
+    async def entry(self, name: str) -> CatalogEntry | None:
+        return self._open().entry(name)
 
     async def find(self, name_or_prefix: str) -> str:
         return self._open().find(name_or_prefix)

@@ -339,6 +339,11 @@ class Tables:
                 return None
             return self._listed(session.catalog, session)
 
+    def entry(self, name: str) -> CatalogEntry | None:
+        with self._lock:
+            session = self._sessions.get(name)
+            return None if session is None else session.catalog
+
     def _listed(self, entry: CatalogEntry, session: Session) -> Listed:
         inputs = sum(waiting.kind == "input" for waiting, _ in session.inbox.values())
         decisions = sum(waiting.kind in DECISIONS for waiting, _ in session.inbox.values())

@@ -18,9 +18,9 @@ import apsw
 from outlast.errors import InputError, IntegrityError
 from outlast.store import refusals
 from outlast.store.contract import (
-    DECISIONS,
     PAGE_BYTES,
     Beyond,
+    CatalogEntry,
     CatalogQuery,
     Entry,
     Holder,
@@ -34,9 +34,16 @@ from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.incarnation import Node, alive
 from outlast.store.sqlite.layout import Layout, refuse_impossible
+from outlast.store.sqlite.listing import (
+    FIND_EXACT,
+    FIND_PREFIX,
+    LIST_EXACT,
+    SELECT_CATALOG,
+    list_statement,
+    prefixed,
+)
 from outlast.store.sqlite.packing import PackingError, Value, packed_id, unpacked_id, unpacking
 from outlast.store.sqlite.rows import (
-    CATALOG_COLUMNS,
     ENTRY_COLUMNS,
     RECORD_COLUMNS,
     catalog_entry,
@@ -83,29 +90,6 @@ SELECT_CHANGED = (
     "SELECT name FROM session WHERE s IN (SELECT s FROM record NOT INDEXED WHERE rowid > ?"
     " UNION ALL SELECT s FROM inbox NOT INDEXED WHERE n > ?)"
 )
-_LISTED = (
-    f"name, {', '.join('catalog.' + column for column in CATALOG_COLUMNS.split(', '))},"
-    " (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s AND kind = 'input'),"
-    f" (SELECT count(*) FROM inbox WHERE inbox.s = catalog.s AND kind IN {DECISIONS}),"
-    " lease.epoch, node.id, pid, start_ticks, boot_id, pid_ns, label"
-)
-_OWNER = " LEFT JOIN lease ON lease.s = catalog.s LEFT JOIN node ON node.id = lease.node"
-# CROSS JOIN fixes the order: the first table is the one whose index bounds the work.
-_BY_CATALOG = f"SELECT {_LISTED} FROM catalog CROSS JOIN session ON session.s = catalog.s{_OWNER}"
-_BY_NAME = f"SELECT {_LISTED} FROM session CROSS JOIN catalog ON catalog.s = session.s{_OWNER}"
-_NEWEST = " ORDER BY catalog.last_activity_at DESC LIMIT ?"
-LIST_ALL = _BY_CATALOG + _NEWEST
-LIST_WORKSPACE = f"{_BY_CATALOG} WHERE catalog.workspace = ?{_NEWEST}"
-LIST_EXACT = f"{_BY_NAME} WHERE name = ?"
-LIST_PREFIX = f"{_BY_NAME} WHERE name >= ? AND name < ?{_NEWEST}"
-LIST_WORKSPACE_PREFIX = f"{_BY_NAME} WHERE name >= ? AND name < ? AND catalog.workspace = ?{_NEWEST}"
-_KNOWN = (
-    "(EXISTS (SELECT 1 FROM catalog WHERE catalog.s = session.s)"
-    " OR EXISTS (SELECT 1 FROM record WHERE record.s = session.s))"
-)
-FIND_EXACT = f"SELECT name FROM session WHERE name = ? AND {_KNOWN}"
-FIND_PREFIX = f"SELECT name FROM session WHERE name >= ? AND name < ? AND {_KNOWN} ORDER BY name LIMIT 2"
-
 
 EVERYTHING = CatalogQuery()
 
@@ -296,12 +280,17 @@ class Reader:
 
     def list(self, query: CatalogQuery) -> list[Listed]:
         lives: dict[str, bool] = {}
-        return [self._listed(row, lives) for row in self._all(*_list_statement(query))]
+        return [self._listed(row, lives) for row in self._all(*list_statement(query))]
 
     def listed(self, name: str) -> Listed | None:
         """The catalog's row of the session with exactly this id."""
         row = self._one(LIST_EXACT, (name,))
         return None if row is None else self._listed(row, {})
+
+    def entry(self, name: str) -> CatalogEntry | None:
+        """What the catalog has of the session with exactly this id."""
+        row = self._one(SELECT_CATALOG, (name,))
+        return None if row is None else catalog_entry(name, row[1:])
 
     def _listed(self, row: tuple[Value, ...], lives: dict[str, bool]) -> Listed:
         name, *columns = row
@@ -319,7 +308,7 @@ class Reader:
         refusals.require_name(name_or_prefix)
         if self._one(FIND_EXACT, (name_or_prefix,)):
             return name_or_prefix
-        names = [cast(str, row[0]) for row in self._all(FIND_PREFIX, _range(name_or_prefix))]
+        names = [cast(str, row[0]) for row in self._all(FIND_PREFIX, prefixed(name_or_prefix))]
         if not names:
             raise refusals.no_session(name_or_prefix)
         if len(names) > 1:
@@ -352,21 +341,6 @@ def _witness(layout: Layout, store: str) -> Witness | None:
         return Witness(layout.witness, store, write=False)
     except FileNotFoundError:
         return None
-
-
-def _range(prefix: str) -> tuple[str, str]:
-    return prefix, prefix + "\U0010ffff"
-
-
-def _list_statement(query: CatalogQuery) -> tuple[str, tuple[Value, ...]]:
-    match query:
-        case CatalogQuery(workspace=None, prefix=None):
-            return LIST_ALL, (query.limit,)
-        case CatalogQuery(workspace=str(workspace), prefix=None):
-            return LIST_WORKSPACE, (workspace, query.limit)
-        case CatalogQuery(workspace=None, prefix=str(prefix)):
-            return LIST_PREFIX, (*_range(prefix), query.limit)
-    return LIST_WORKSPACE_PREFIX, (*_range(query.prefix or ""), query.workspace, query.limit)
 
 
 @contextmanager

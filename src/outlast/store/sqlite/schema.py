@@ -74,6 +74,8 @@ _VERSION_4 = "CREATE INDEX blob_by_digest ON blob (digest)"
 _VERSION_5 = "UPDATE settled SET request = packed_id(request) WHERE length(request) = 36"
 # Record types that version 5 had no code for.
 _VERSION_6 = ""
+# What waits beside inputs is few, and counted apart from them at each look at a session.
+_VERSION_7 = "CREATE INDEX inbox_commands ON inbox (s, kind) WHERE kind <> 'input'"
 
 
 SELECT_OWNERS = (
@@ -98,6 +100,7 @@ MIGRATIONS = (
     Migration(4, _VERSION_4),
     Migration(5, _VERSION_5),
     Migration(6, _VERSION_6),
+    Migration(7, _VERSION_7),
 )
 VERSION = MIGRATIONS[-1].version
 

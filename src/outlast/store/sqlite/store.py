@@ -23,6 +23,7 @@ from outlast.store.contract import (
     Admission,
     Admitted,
     Append,
+    CatalogEntry,
     CatalogQuery,
     Collected,
     Entry,
@@ -309,6 +310,9 @@ class SqliteStore:
 
     async def listed(self, name: str) -> Listed | None:
         return self._open_parts().reader.listed(name)
+
+    async def entry(self, name: str) -> CatalogEntry | None:
+        return self._open_parts().reader.entry(name)
 
     async def find(self, name_or_prefix: str) -> str:
         return self._open_parts().reader.find(name_or_prefix)

@@ -21,6 +21,7 @@ from outlast.store.contract import (
     Admission,
     Admitted,
     Append,
+    CatalogEntry,
     CatalogQuery,
     Collected,
     Entry,
@@ -304,6 +305,10 @@ class RemoteStore:
     async def listed(self, name: str) -> Listed | None:
         row: Listed | None = await self._call("listed", name)
         return row
+
+    async def entry(self, name: str) -> CatalogEntry | None:
+        entry: CatalogEntry | None = await self._call("entry", name)
+        return entry
 
     async def find(self, name_or_prefix: str) -> str:
         name: str = await self._call("find", name_or_prefix)

@@ -95,6 +95,7 @@ METHODS: dict[str, Method] = {
     "collect_blobs": Method(tuple[float, float], Collected | None),
     "list": Method(tuple[CatalogQuery], list[Listed]),
     "listed": Method(tuple[str], Listed | None),
+    "entry": Method(tuple[str], CatalogEntry | None),
     "find": Method(tuple[str], str),
     "watch": Method(tuple[int, str | None], None),
     "unwatch": Method(tuple[int], None),

@@ -24,13 +24,16 @@ async def a_row_comes_back_as_it_was_stored_and_names_its_living_owner(harness: 
     for store in (one, two):
         row = await store.listed(name)
         equal(row and row.entry, given, "the row")
+        equal(await store.entry(name), given, "the entry alone")
         equal(
             row and row.owner and (row.owner.incarnation, row.owner.epoch), (one.incarnation, lease.epoch), ""
         )
     await lease.release()
     row = await two.listed(name)
     holds(row is not None and row.owner is None, "nobody owns it any more")
-    holds(await two.listed(harness.name()) is None, "a session that is not there has no row")
+    nobody = harness.name()
+    holds(await two.listed(nobody) is None, "a session that is not there has no row")
+    holds(await two.entry(nobody) is None, "nor an entry")
 
 
 @SUBJECT.check
@@ -48,7 +51,7 @@ async def a_session_is_listed_from_its_first_request_on(harness: Harness) -> Non
     one, two, name = await harness.open(), await harness.open(), harness.name()
     await admit(one, name, "r")
     await admit(one, name, "r2")
-    kinds: tuple[EntryKind, ...] = ("cancel", "kill", "close", "answer", "retry", "skip", "hold")
+    kinds: tuple[EntryKind, ...] = ("cancel", "kill", "close", "answer", "retry", "skip", "hold", "adopt")
     for kind in kinds:
         await admit(one, name, kind, kind=kind)
     [row] = await two.list(CatalogQuery(prefix=name))
