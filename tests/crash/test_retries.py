@@ -115,8 +115,8 @@ def test_owners_killed_in_the_wait_one_after_another(place: Place) -> None:
         until(lambda: _is_at_work(place, owners), f"owner {owners} waits: {owner.told()}")  # noqa: B023
         owner.kill()
     (turn,) = (turn for turn in place.show("job")["turns"] if turn["turn"] == "one")
-    until = datetime.fromisoformat(turn["waits"]["until"]) - datetime.fromisoformat(due)
-    assert abs(until.total_seconds()) < 1
+    moved = datetime.fromisoformat(turn["waits"]["until"]) - datetime.fromisoformat(due)
+    assert abs(moved.total_seconds()) < 1
     owner = place.start("resume", "job", "--json")
     place.call("retry", "job")
     assert owner.wait().outcomes == ["done", "done"]
