@@ -20,18 +20,21 @@ if TYPE_CHECKING:
     from outlast.runtime.policy import allow, ask, deny
     from outlast.runtime.runtime import Runtime
     from outlast.runtime.view import View
+    from outlast.turns.effects import EffectContext, TurnEffect
 
 __all__ = [
     "Answer",
     "CaughtUp",
     "Content",
     "Delta",
+    "EffectContext",
     "Outcome",
     "Record",
     "Runtime",
     "Session",
     "Settled",
     "Turn",
+    "TurnEffect",
     "View",
     "allow",
     "ask",
@@ -45,12 +48,14 @@ _HOMES = {
     "CaughtUp": "outlast.journal",
     "Content": "outlast.records.types",
     "Delta": "outlast.runtime.backing",
+    "EffectContext": "outlast.turns.effects",
     "Outcome": "outlast.runtime.outcome",
     "Record": "outlast.records.envelope",
     "Runtime": "outlast.runtime.runtime",
     "Session": "outlast.runtime.handles",
     "Settled": "outlast.runtime.handles",
     "Turn": "outlast.runtime.handles",
+    "TurnEffect": "outlast.turns.effects",
     "View": "outlast.runtime.view",
     "allow": "outlast.runtime.policy",
     "ask": "outlast.runtime.policy",

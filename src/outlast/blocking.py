@@ -113,6 +113,22 @@ class Session:
     def skip(self, turn: str | None = None, *, actor: str | None = None) -> handles.Settled:
         return self._portal.run(self._session.skip(turn, actor=actor))
 
+    def settle(
+        self,
+        effect: str,
+        *,
+        done: bool,
+        result: object = None,
+        reason: str = "",
+        turn: str | None = None,
+        actor: str | None = None,
+    ) -> handles.Settled:
+        """See `outlast.Session.settle`."""
+        settled = self._session.settle(
+            effect, done=done, result=result, reason=reason, turn=turn, actor=actor
+        )
+        return self._portal.run(settled)
+
     # --- owning --------------------------------------------------------------------------------
 
     def quiet(self) -> None:

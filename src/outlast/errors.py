@@ -10,7 +10,8 @@ OutlastError
 │   ├── SessionNotFoundError      also a KeyError
 │   ├── TurnNotFoundError
 │   ├── GateNotFoundError
-│   └── AgentNotFoundError
+│   ├── AgentNotFoundError
+│   └── EffectNotFoundError
 ├── OwnershipError                somebody else owns it (exit 4)
 │   ├── LeaseHeldError            names the holder
 │   ├── LeaseLostError            this process owned it and does so no more
@@ -31,6 +32,7 @@ OutlastError
 ├── RestoreError                  kind: lease replay probe append loop agent materialize cancelled
 │   └── RestoreDiscoveryError     the journal lacks what every session has
 ├── AgentError                    the agent cannot be started or spoken to
+├── EffectRefusedError            raised by an effect of a turn: it did nothing, the turn fails there
 ├── FailedTurnRecoveryError       also a ValueError; a failed turn cannot be recovered as its journal asks
 │   ├── RecoveryShapeError        the recovery record, the request or the binding is none
 │   ├── RecoverySchemaError       a schema of the recovery record that this outlast does not read
@@ -145,6 +147,10 @@ class GateNotFoundError(NotFoundError):
 
 class AgentNotFoundError(NotFoundError):
     """No agent of this name is configured or installed."""
+
+
+class EffectNotFoundError(NotFoundError):
+    """A turn needs an effect that this process does not have, or has no effect of this name or id."""
 
 
 class OwnershipError(OutlastError):
@@ -289,6 +295,11 @@ class RestoreDiscoveryError(RestoreError):
 
 class AgentError(OutlastError):
     """The agent cannot be started or spoken to."""
+
+
+class EffectRefusedError(OutlastError):
+    """Raised by the body of a turn's effect: it did nothing, and the turn must not go on. The message becomes
+    the turn's receipt."""
 
 
 class FailedTurnRecoveryError(OutlastError, ValueError):

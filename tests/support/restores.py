@@ -16,7 +16,7 @@ from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
 from outlast.state.fold import apply
 from outlast.state.model import State
 from outlast.turns.steering import Unlanded
-from outlast.turns.terminal import Ending, close
+from outlast.turns.terminal import Ending, close, host_done
 
 
 @dataclass
@@ -59,7 +59,9 @@ def carried_out(state: State, seen: Facts, chosen: RestorePlan, unlanded: Unland
             ending = slow_ending(turn, seen.agents[turn.loop])
             if turn.action == "settle":
                 ending = Ending(ended=TurnEnded(turn.turn))
-            on.add(close(on.state, turn.turn, replace(ending, unlanded=unlanded)).drafts)
+            ending = replace(ending, unlanded=unlanded)
+            closing = host_done(on.state, turn.turn, ending) or close(on.state, turn.turn, ending)
+            on.add(closing.drafts)
     on.add(closing_gates(on.state, chosen))
     on.add([Draft(RestoreDone(took_ms=0))])
     return on

@@ -154,6 +154,30 @@ _KINDS = (
         "Send the next message when you are ready.",
     ),
     Kind(
+        "session_mismatch",
+        None,
+        "The agent session that is bound now is not that of the turn that failed: nothing was launched.",
+        "Give the agent's name back to the program it had, then `outlast retry`; or begin another session.",
+    ),
+    Kind(
+        "effect_refused",
+        None,
+        "A step around the turn refused its result; the agent had done its part.",
+        "Mend what it names, then `outlast settle ID STEP --not-done`: only that step runs again.",
+    ),
+    Kind(
+        "effect_unknown",
+        None,
+        "Whether a step around the turn was done is not known.",
+        "Look, then `outlast settle ID STEP --done` or `--not-done`.",
+    ),
+    Kind(
+        "effect_missing",
+        None,
+        "A step around the turn is not known to the process that owns the session.",
+        "Let the program that has it restore the session, then `outlast settle ID STEP --not-done`.",
+    ),
+    Kind(
         "unknown",
         "resume_session",
         "The agent failed for a reason that outlast does not know.",

@@ -43,6 +43,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "close": CommandEntry("commands", "End a session the normal way; its next input reopens it."),
     "retry": CommandEntry("commands", "Send a failed or parked turn to its agent again."),
     "skip": CommandEntry("commands", "Give a parked or held turn up; the queue goes on."),
+    "settle": CommandEntry("settling", "Say whether a step around a turn was done; the turn goes on."),
     "plan": CommandEntry("planning", "Show what a restore would do, and why; changes nothing."),
     "verify": CommandEntry("verify", "Check that a session's journal is what was stored."),
     "seal": CommandEntry("seal", "Seal a session's journal, so that a rewrite of it shows."),

@@ -142,7 +142,7 @@ def _owning(
     screen = Screen(os.environ, as_json=as_json)
     config = loaded_config(screen, name)
     session, settled = run_async(screen, _take_and_order(config, (name, turn), order, screen, ending))
-    return _tell(screen, session, settled, said)
+    return tell(screen, session, settled, said)
 
 
 async def _take_and_order(
@@ -181,7 +181,7 @@ HANGS_AFTER = 2.0
 def _asking(name: str, turn: str | None, as_json: bool, order: Order, said: Said) -> int:
     screen = Screen(os.environ, as_json=as_json)
     session, settled = run_async(screen, _ask(screen, name, turn, order))
-    return _tell(screen, session, settled, said)
+    return tell(screen, session, settled, said)
 
 
 async def _ask(screen: Screen, name: str, turn: str | None, order: Order) -> tuple[str, Settled]:
@@ -209,7 +209,7 @@ async def _turn(session: Session, typed: str) -> str:
 # --- telling --------------------------------------------------------------------------------------
 
 
-def _tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
+def tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
     if screen.as_json:
         screen.json_line(ResultLine(session, settled.result, settled.detail))
     else:

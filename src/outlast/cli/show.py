@@ -91,6 +91,7 @@ def view_lines(view: View) -> Iterator[str]:
         yield "the agent's own sessions"
         for s in view.agent_sessions:
             yield f"  {s.provider} {s.provider_session}{'' if s.confirmed else ' (not confirmed)'}"
+        yield from (f"  next: {first_line(chosen.line(), 300)}" for chosen in view.next_sessions)
 
 
 def _by(command: WaitingCommand) -> str:
@@ -140,6 +141,10 @@ def _why(view: View, turn: TurnSummary, *, newest: bool) -> Iterator[str]:
         yield f"       {first_line(turn.reason, 300)}"
     elif turn.delay is not None:
         yield f"       {delay_line(turn.delay)}"
+    for effect in turn.effects.values():
+        if effect.outcome != "done":
+            why = f": {first_line(effect.reason)}" if effect.reason else ""
+            yield f"       {effect.phase} {effect.name} {effect.outcome}{why} ({effect.effect})"
 
 
 def _takeover(restore: Restore) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from outlast.errors import InvalidRecordError, UnsupportedRecordError
-from outlast.records import agent_state, types
+from outlast.records import agent_state, effects, types
 from outlast.records.types import BlobRef, Body
 
 _UPGRADE = "a newer outlast wrote it: read it with that one"
@@ -141,7 +141,7 @@ UPCASTS: Mapping[tuple[str, int], Upcast] = {}
 REGISTRY = Registry(
     [
         value
-        for value in (vars(types) | vars(agent_state)).values()
+        for value in (vars(types) | vars(agent_state) | vars(effects)).values()
         if isinstance(value, type) and issubclass(value, Body) and value not in (Body, BlobRef)
     ],
     UPCASTS,

@@ -13,6 +13,11 @@ from msgspec.structs import replace
 
 OnInterrupt = Literal["skip", "continue", "retry", "hold", "ask"]
 WhenBusy = Literal["queue", "steer", "reject"]
+EffectPhase = Literal["typed_result", "validation", "write_back", "settle"]
+"""Where in a turn a named effect runs: in this order, after the host step."""
+EffectReplay = Literal["never", "safe", "check"]
+"""What may be done about an effect whose body began and whose outcome is not recorded: nothing, run it
+again, or ask its own check first."""
 
 OUTLINE_TEXT = 640
 """Characters of an input's text in its outline: as many as a title looks at."""
@@ -95,7 +100,7 @@ class PlannedTurn(Part, frozen=True, kw_only=True):
 
     turn: str
     loop: str
-    action: Literal["attach", "settle", "return", "interrupt"]
+    action: Literal["attach", "settle", "return", "interrupt", "resume"]
     then: Literal["none", "retry", "continue", "hold", "ask", "quarantine"] = "none"
     evidence: str
     seq: int = 0
@@ -204,6 +209,14 @@ class CommandSettled(Body, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class PlannedEffect(Part, frozen=True, kw_only=True):
+    """An effect that is to run after the turn's host step."""
+
+    name: str
+    phase: EffectPhase
+    replay: EffectReplay
+
+
 class TurnStarted(Body, frozen=True, kw_only=True):
     """Turn id = the input's id, in the envelope."""
 
@@ -211,6 +224,8 @@ class TurnStarted(Body, frozen=True, kw_only=True):
     request_id: str
     config_epoch: int = 1
     settings: dict[str, str] = {}
+    effects: list[PlannedEffect] = []
+    """In the order in which they run. Whoever goes on with the turn owes it these."""
 
 
 class Process(Part, frozen=True, kw_only=True):
@@ -364,6 +379,9 @@ class TurnRetried(Body, frozen=True, kw_only=True):
     by: str
     """Who asked for it, BY_ON_INTERRUPT, or BY_POLICY and a code."""
     mode: Literal["again", "continue"]
+    """`continue`: from where the agent's own transcript ends, or behind its host step where that is done."""
+    effects: list[PlannedEffect] | None = None
+    """What it owes from now on; None: what it owed before."""
 
 
 class ReplyInterrupted(Body, frozen=True, kw_only=True):

@@ -20,6 +20,8 @@ class AgentFacts:
     loop: str
     known: bool
     """This runtime has a configuration for the agent's name."""
+    kind: str | None = None
+    """Of the adapter that the agent's name stands for today; None where there is none."""
     many_turns: bool = False
     on_interrupt: OnInterrupt = "skip"
     generation: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from outlast.errors import (
+    EffectNotFoundError,
     IntegrityError,
     OutlastError,
     RestoreError,
@@ -10,6 +11,8 @@ from outlast.errors import (
     UnsupportedRecordError,
     in_words,
 )
+from outlast.state.model import State
+from outlast.turns.effects import Effects, lacking
 
 
 def as_restore_error(error: Exception, kind: str, phase: str, session: str) -> Exception:
@@ -22,3 +25,16 @@ def as_restore_error(error: Exception, kind: str, phase: str, session: str) -> E
     elif isinstance(error, OSError):
         message, hint = in_words(error)
     return RestoreError(message, kind=kind, phase=phase, hint=hint, session_id=session)
+
+
+def require_effects(state: State, effects: Effects) -> None:
+    """Raises EffectNotFoundError where an open turn owes effects that this process does not have: ended here
+    it would be without them."""
+    for turn in state.open_turns.values():
+        missing = lacking(turn.owed, effects)
+        if missing:
+            raise EffectNotFoundError(
+                f"turn {turn.turn} owes {', '.join(missing)}, which this process does not have",
+                hint="let the program that has these effects restore the session",
+                session_id=state.session,
+            )

@@ -26,7 +26,7 @@ from outlast.keep import Claim, KeepError, NoRoomError, ShimGoneError, ShimSilen
 from outlast.records.envelope import Draft
 from outlast.records.types import Fence, RestoreDone, RestoreErrored, RestoreStarted
 from outlast.restore.facts import Facts
-from outlast.restore.failing import as_restore_error
+from outlast.restore.failing import as_restore_error, require_effects
 from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.probe import fence_agents, generation_of, probe_facts, wake_agents
 from outlast.restore.repairs import closing_gates, end_asked_for, quick_repairs, slow_ending, stop_asked_for
@@ -168,6 +168,8 @@ async def _plan(now: Restoring) -> None:
     for loop in now.state.loops.values():
         # A person may look at a session whose agent is not here, or end it, but nobody can run it.
         _agent_of(now, loop)
+    if now.request.begins:
+        require_effects(now.state, now.around.effects)
 
 
 def _agent_of(now: Restoring, loop: Loop) -> Agent:
@@ -218,6 +220,8 @@ async def _build(now: Restoring) -> None:
         loop=root.loop,
         hosting=now.hosting,
         policy=now.around.policy,
+        effects=now.around.effects,
+        visits=not now.request.begins,
     )
 
 

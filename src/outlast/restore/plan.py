@@ -18,6 +18,8 @@ from outlast.state.lookup import steered_into
 from outlast.state.model import Delay, OpenGate, OpenTurn, State
 from outlast.turns.budget import spent
 from outlast.turns.cut import Then, what_then, with_open_calls
+from outlast.turns.effects import told
+from outlast.turns.recovery import NextSession, next_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class RestorePlan:
     turns: tuple[PlannedTurn, ...] = ()
     loops: tuple[PlannedLoop, ...] = ()
     gates: tuple[PlannedGate, ...] = ()
+    next_sessions: tuple[NextSession, ...] = ()
+    """What the next start of each loop's agent does with the provider's session, where none lives on."""
     queued: int = 0
     inbox: int = 0
     held: bool = False
@@ -84,6 +88,7 @@ class RestorePlan:
         lines += [wait.line for wait in self.waits]
         for loop in self.loops:
             lines.append(f"loop {loop.loop}: {loop.action}: {loop.evidence}")
+        lines += [f"loop {session.loop}: {session.line()}" for session in self.next_sessions]
         for gate in self.gates:
             lines.append(f"gate {gate.gate}: {gate.action}: {gate.reason}")
         if not self.turns:
@@ -117,6 +122,7 @@ class RestorePlan:
                 for x in self.loops
             ],
             "gates": [{"gate": g.gate, "action": g.action, "reason": g.reason} for g in self.gates],
+            "next_sessions": [session.to_json() for session in self.next_sessions],
             "queued": self.queued,
             "inbox": self.inbox,
             "held": self.held,
@@ -133,7 +139,7 @@ def plan(state: State, facts: Facts) -> RestorePlan:
     turns = tuple(
         _with_steers(state, _plan_turn(turn, _agent(facts, turn.loop))) for turn in state.open_turns.values()
     )
-    decided = {turn.loop for turn in turns if turn.action != "return"}
+    decided = {turn.loop for turn in turns if turn.action not in ("return", "resume")}
     loops = tuple(_plan_loop(loop, _agent(facts, loop)) for loop in state.loops if loop not in decided)
     attached = {t.loop for t in turns if t.action == "attach"} | {
         x.loop for x in loops if x.action == "attach"
@@ -146,6 +152,11 @@ def plan(state: State, facts: Facts) -> RestorePlan:
         turns=turns,
         loops=tuple(x for x in loops if x.action != "none"),
         gates=tuple(_plan_gate(gate, attached, facts) for gate in state.gates.values()),
+        next_sessions=tuple(
+            next_session(state, loop, _agent(facts, loop).kind)
+            for loop in state.loops
+            if loop not in attached
+        ),
         queued=len(state.queue),
         inbox=facts.inbox,
         held=root.held,
@@ -161,6 +172,8 @@ def _agent(facts: Facts, loop: str) -> AgentFacts:
 
 def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
     """restore.md, "Open turns": the first that holds."""
+    if turn.host_done is not None:
+        return _planned(turn, "resume", told(turn))
     if turn.attempt is None:
         # Started or reopened, and no agent was given it yet: it simply begins.
         again = f" since it was reopened (attempt {turn.attempts} was before)" if turn.attempts else ""
@@ -189,11 +202,12 @@ def _with_steers(state: State, planned: PlannedTurn) -> PlannedTurn:
 
 def _planned(
     turn: OpenTurn,
-    action: Literal["attach", "settle", "return", "interrupt"],
+    action: Literal["attach", "settle", "return", "interrupt", "resume"],
     evidence: str,
     then: Then = "none",
 ) -> PlannedTurn:
     seq = turn.reserved_seq or turn.attempt_seq or turn.seq
+    seq = max([seq, *(effect.seq for effect in turn.effects.values())])
     return PlannedTurn(turn=turn.turn, loop=turn.loop, action=action, then=then, evidence=evidence, seq=seq)
 
 

@@ -85,6 +85,7 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
     base = AgentFacts(
         loop=loop.loop,
         known=agent is not None,
+        kind=None if agent is None else agent.kind,
         many_turns=agent is not None and agent.capabilities.many_turns,
         on_interrupt=agent.on_interrupt if agent is not None else "skip",
     )
@@ -110,6 +111,7 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
     return AgentFacts(
         loop=loop.loop,
         known=base.known,
+        kind=base.kind,
         many_turns=base.many_turns,
         on_interrupt=base.on_interrupt,
         generation=generation.name,
@@ -177,6 +179,7 @@ def _unseen(
     return AgentFacts(
         loop=base.loop,
         known=base.known,
+        kind=base.kind,
         many_turns=base.many_turns,
         on_interrupt=base.on_interrupt,
         generation=generation.name,

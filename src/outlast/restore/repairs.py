@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outlast.errors import InvalidRecordError
+from outlast.records.effects import TurnResumed
 from outlast.records.envelope import Draft
 from outlast.records.types import Body, GateResolved, InputReturned, PlannedTurn
 from outlast.restore.facts import AgentFacts
 from outlast.restore.plan import RestorePlan
 from outlast.state.model import State
 from outlast.store.contract import Entry
+from outlast.turns.effects import phase_of
 from outlast.turns.requests import StopRequest, decode
 from outlast.turns.terminal import Ending, Stop
 
@@ -24,6 +26,11 @@ def quick_repairs(state: State, chosen: RestorePlan) -> list[Draft]:
         bodies: list[Body] = [GateResolved(gate=gate, reason="abandoned", by="restore") for gate in gates]
         bodies.append(InputReturned(request_id=turn.turn, evidence=turn.evidence))
         drafts += [Draft(body=body, loop=turn.loop, turn=turn.turn) for body in bodies]
+    for turn in chosen.turns:
+        if turn.action == "resume" and turn.turn in state.open_turns:
+            phase = phase_of(state.open_turns[turn.turn])
+            resumed = TurnResumed(phase=phase, evidence=turn.evidence)
+            drafts.append(Draft(body=resumed, loop=turn.loop, turn=turn.turn))
     return drafts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from outlast.journal import load
 from outlast.keep import Claim
@@ -13,6 +13,7 @@ from outlast.state.model import State
 from outlast.store import refusals
 from outlast.store.contract import Store
 from outlast.turns.deciding import GatePolicy
+from outlast.turns.effects import Effects
 from outlast.turns.hosting import Hosting
 
 
@@ -26,6 +27,7 @@ class Surroundings:
     environ: Mapping[str, str]
     machine: str
     secret: bytes
+    effects: Effects = field(default_factory=Effects)
 
 
 async def look(around: Surroundings, session: str) -> RestorePlan:

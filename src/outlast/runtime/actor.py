@@ -24,6 +24,7 @@ from outlast.records.types import (
     SessionStopped,
     TurnStarted,
 )
+from outlast.restore.failing import require_effects
 from outlast.runtime.commands import Commands
 from outlast.state.model import OpenTurn, Queued, State
 from outlast.store.contract import Entry, Store
@@ -179,7 +180,10 @@ class SessionActor:
         AgentNotFoundError where it was owned without its agent's adapter, and that is needed now."""
         if begins and isinstance(self.driver.agent, AbsentAgent):
             raise self.driver.agent.missing
+        if begins:
+            require_effects(self.state, self.driver.effects)
         self.begins = self.begins or begins
+        self.driver.visits = not self.begins
         if resume_queue:
             await self.resume_queue()
         self._bell.set()
@@ -206,6 +210,8 @@ class SessionActor:
         held = state.loops[root].held and not waits_for_choice(state, root)
         busy = self._turn is not None or bool(state.open_turns) or bool(state.queue)
         running = state.running if self.driver.agent.capabilities.steer else None
+        if running is not None and running.host_done is not None:
+            running = None  # No agent is at work on it any more.
         for entry in entries:
             request = _readable(entry)
             settle.append((entry.request_id, len(drafts)))
@@ -267,6 +273,7 @@ class SessionActor:
             index=queued.index or root.turns + 1,
             request_id=queued.request_id,
             settings={"agent": root.agent, "model": self.driver.agent.model or ""},
+            effects=self.driver.effects.planned(),
         )
         await patience.append(
             self.journal,

@@ -8,6 +8,7 @@ from typing import Literal
 
 from outlast.errors import InvalidRecordError
 from outlast.journal import Journal, Proposal
+from outlast.records.effects import EffectSettled
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     AgentSessionChanged,
@@ -21,12 +22,22 @@ from outlast.records.types import (
 from outlast.runtime.holding import held_inputs
 from outlast.state.choices import LOST_CHOICES, chosen
 from outlast.state.delays import delayed
+from outlast.state.effect_rules import settleable
 from outlast.state.model import Closed, OpenGate, State
 from outlast.store.contract import Entry
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
+from outlast.turns.effects import lacking
 from outlast.turns.lost import decision
-from outlast.turns.requests import AdoptRequest, AnswerRequest, HoldRequest, StopRequest, TurnRequest, decode
+from outlast.turns.requests import (
+    AdoptRequest,
+    AnswerRequest,
+    HoldRequest,
+    SettleRequest,
+    StopRequest,
+    TurnRequest,
+    decode,
+)
 from outlast.turns.terminal import Ending, Stop
 
 _STOPS: Mapping[str, Literal["killed", "skipped"]] = {"kill": "killed", "skip": "skipped"}
@@ -66,6 +77,8 @@ class Commands:
                     await self._retry(entry)
                 case "skip":
                     await self._skip(entry)
+                case "settle":
+                    await self._settle_effect(entry)
                 case "adopt":
                     await self._adopt(entry)
                 case "hold":
@@ -203,7 +216,12 @@ class Commands:
         closed = retryable(state, wanted or "")
         if closed is None:
             return self._settled(entry, "too_late", "that turn was done, is about to run, or is too long ago")
-        again = TurnRetried(by=entry.actor or "a person", mode="again")
+        missing = lacking(closed.owed, self.driver.effects)
+        if missing:
+            told = f"the turn owes {', '.join(missing)}, which this owner does not have"
+            return self._settled(entry, "refused", told)
+        owed = None if closed.owed else self.driver.effects.planned() or None
+        again = TurnRetried(by=entry.actor or "a person", mode="again", effects=owed)
         gates = _abandoned_gates(state, closed.turn, entry)
         active = _active(state, closed.loop)
         return self._proposal(entry, again, *decided, *gates, *active, turn=closed.turn)
@@ -230,6 +248,35 @@ class Commands:
         settled = CommandSettled(request_id=entry.request_id, command="skip", outcome="done")
         gates = _abandoned_gates(state, turn, entry)
         return self._proposal(entry, settled, *gates, *_active(state, root), turn=turn)
+
+    # --- an effect that nobody knows of --------------------------------------------------------
+
+    async def _settle_effect(self, entry: Entry) -> None:
+        request = decode(SettleRequest, entry.body)
+        if self.state.open_turns:
+            self.deferred.add(entry.request_id)  # The turn goes on then, and two cannot.
+            return
+        await self._decide(lambda state: self._effect_settled(state, entry, request))
+
+    def _effect_settled(self, state: State, entry: Entry, request: SettleRequest) -> Proposal:
+        closed = settleable(state, request.turn)
+        effect = None if closed is None else closed.effects.get(request.effect)
+        if closed is None or effect is None or effect.outcome == "done":
+            return self._settled(entry, "too_late", "that effect is done, or its turn is over")
+        missing = lacking(closed.owed, self.driver.effects)
+        if missing:
+            told = f"the turn owes {', '.join(missing)}, which this owner does not have"
+            return self._settled(entry, "refused", told)
+        settled = EffectSettled(
+            effect=effect.effect,
+            outcome=request.outcome,
+            by="person",
+            result=request.result,
+            reason=request.reason,
+        )
+        resumed = TurnRetried(by=entry.actor or "a person", mode="continue")
+        gates = _abandoned_gates(state, closed.turn, entry)
+        return self._proposal(entry, settled, *gates, resumed, *_active(state, closed.loop), turn=closed.turn)
 
     # --- adopt ---------------------------------------------------------------------------------
 
@@ -322,6 +369,9 @@ def _reopened(state: State, entry: Entry) -> str | None:
     if entry.kind == "retry":
         closed = retryable(state, decode(TurnRequest, entry.body).turn or "")
         return None if closed is None else closed.turn
+    if entry.kind == "settle":
+        settled = settleable(state, decode(SettleRequest, entry.body).turn)
+        return None if settled is None else settled.turn
     if entry.kind == "answer":
         request = decode(AnswerRequest, entry.body)
         gate = state.gates.get(request.gate)

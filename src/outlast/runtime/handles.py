@@ -24,6 +24,7 @@ from outlast.records.types import CommandSettled, Content, GateResolved, InputCa
 from outlast.restore.opening import Opening, encode_opening
 from outlast.runtime.awaiting import outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
+from outlast.runtime.choosing import find_effect
 from outlast.runtime.commands import reopening, retryable
 from outlast.runtime.images import check_block
 from outlast.runtime.outcome import Outcome, outcome_of
@@ -40,6 +41,7 @@ from outlast.turns.requests import (
     CloseRequest,
     InputRequest,
     Request,
+    SettleRequest,
     StopRequest,
     TurnRequest,
     encode,
@@ -285,6 +287,40 @@ class Session:
             if turn is None and not any(loop.held for loop in state.loops.values()):
                 return Settled("too_late", "no turn is parked and the queue is not held")
         return await self._command("skip", TurnRequest(turn=turn), actor)
+
+    async def settle(
+        self,
+        effect: str,
+        *,
+        done: bool,
+        result: object = None,
+        reason: str = "",
+        turn: str | None = None,
+        actor: str | None = None,
+    ) -> Settled:
+        """Say what became of an effect of a turn that stopped because nobody knows. The turn goes on: after
+        the effect when it is `done` (`result`: what it gave, as JSON can hold it), else with it, once more
+        under the same key.
+
+        `effect` is its id, or its name where one turn alone waits for one of this name. Raises
+        EffectNotFoundError, UsageError for a result that JSON cannot hold.
+        """
+        await self._require()
+        found = find_effect(await load_state(self._backing.store, self.id), effect, turn)
+        try:
+            kept = None if result is None else msgspec.json.encode(result).decode("utf-8")
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"the result cannot be kept: {type(error).__name__}", session_id=self.id
+            ) from error
+        said = SettleRequest(
+            turn=found.turn,
+            effect=found.effect,
+            outcome="done" if done else "absent",
+            result=kept if done else None,
+            reason=reason,
+        )
+        return await self._command("settle", said, actor)
 
     async def _begun(self) -> str | None:
         """The turn that runs, that is tried again by itself, or that a command which waits is about to run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ from outlast.runtime.home import absolute, here, machine_id, secret
 from outlast.runtime.policy import OnGate, ask, policy_of
 from outlast.store.contract import Store
 from outlast.store.url import default_url, open_store
+from outlast.turns.effects import Effects, TurnEffect
 
 
 class Runtime:
@@ -43,6 +44,7 @@ class Runtime:
     `url` names the store (None: the default one), `agents` the agents by the name that journals record,
     `on_gate` who decides permissions: `outlast.ask` (a person, the default), `allow`, `deny` or a callable;
     where that fails, or chooses what the gate does not have, a person has to answer and the log says why.
+    `effects` run around each turn that begins here, once its agent is done (docs/effects.md).
     Used as `async with`: leaving it detaches, agents live on under their shims; those of a store in memory
     end with the last Runtime that has it open. A fork of the process
     poisons it in the child: every use raises ForkedError.
@@ -54,12 +56,14 @@ class Runtime:
         *,
         agents: Mapping[str, Agent] | None = None,
         on_gate: OnGate = ask,
+        effects: Sequence[TurnEffect] = (),
         default_agent: str | None = None,
         label: str | None = None,
     ) -> None:
         self._url = url or default_url(os.environ)
         self._agents = dict(agents or {})
         self._policy = policy_of(on_gate)
+        self._effects = Effects(effects)
         self._default_agent = default_agent
         self._label = label
         self._pid = os.getpid()
@@ -221,7 +225,13 @@ class Runtime:
 
     def _surroundings(self) -> Surroundings:
         return Surroundings(
-            self.store, self._resolve, self._policy, os.environ, machine_id(), secret(self.store.folder)
+            self.store,
+            self._resolve,
+            self._policy,
+            os.environ,
+            machine_id(),
+            secret(self.store.folder),
+            self._effects,
         )
 
     def _resolve(self, name: str) -> Agent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from outlast.journal import read_records
-from outlast.state.turn_ends import BEGINNINGS, End, TurnText
+from outlast.state.turn_ends import End, TurnText, begins_anew
 from outlast.store.contract import Store
 
 
@@ -31,6 +31,6 @@ async def _begun(store: Store, session: str, end: End) -> int:
     async for record in read_records(store, session, large="outline"):
         if record.seq > end.seq:
             break
-        if record.turn == end.turn and isinstance(record.body, BEGINNINGS):
+        if record.turn == end.turn and begins_anew(record):
             begun = record.seq
     return begun

@@ -13,13 +13,15 @@ from outlast.keep.folder import stderr_path
 from outlast.records.envelope import Record
 from outlast.records.types import Choice, TurnAttemptStarted
 from outlast.runtime.waiting import WaitingCommand, waiting_answers, waiting_commands
+from outlast.state.fold import apply
 from outlast.state.history import History
 from outlast.state.listing import listed_json
 from outlast.state.messages import Message, text_of
-from outlast.state.model import OpenGate
+from outlast.state.model import OpenGate, State
 from outlast.state.summaries import AgentSession, GateShown, Restore, TurnSummary
 from outlast.store import refusals
 from outlast.store.contract import Entry, Listed, Store
+from outlast.turns.recovery import NextSession, next_session
 from outlast.turns.requests import InputRequest, decode
 
 
@@ -64,6 +66,9 @@ class View:
     """All that was decided and no owner has carried out yet."""
     agent_sessions: list[AgentSession]
     restores: list[Restore]
+    next_sessions: tuple[NextSession, ...] = ()
+    """What the next start of each loop's agent does with the provider's session; none where the journal
+    cannot be read to its end."""
 
     @property
     def attempts(self) -> dict[str, TurnAttemptStarted]:
@@ -82,6 +87,7 @@ class View:
         shape["queue"] = [
             {"request_id": q.request_id, "input": q.input, "accepted": q.accepted} for q in self.queue
         ]
+        shape["next_sessions"] = [session.to_json() for session in self.next_sessions]
         shape["commands"] = msgspec.to_builtins(self.commands)
         return shape
 
@@ -108,12 +114,13 @@ async def _as_far_as_it_goes(
     if row is None:
         raise refusals.no_session(session)
     pending = await store.pending(session)
-    history = History()
+    history, folded = History(), _Folded(session)
     fault: OutlastError | None = None
     lost: list[IntegrityError] = []
     try:
         async for record in read_records(store, session, lost=lost):
             take(history, record)
+            folded.take(record)
     except (IntegrityError, RecordError) as error:
         fault = error
     accepted = {turn.turn for turn in history.turns}
@@ -129,8 +136,29 @@ async def _as_far_as_it_goes(
         commands=waiting_commands(pending),
         agent_sessions=history.agent_sessions,
         restores=history.restores,
+        next_sessions=() if fault else folded.next_sessions(),
     )
     return view, fault, lost
+
+
+class _Folded:
+    """The state beside the history: what is decided by it is decided as its owner will decide."""
+
+    def __init__(self, session: str) -> None:
+        self._state: State | None = State(session)
+
+    def take(self, record: Record) -> None:
+        """A journal that contradicts itself has a history and no state; `verify` says why."""
+        if self._state is not None:
+            try:
+                apply(self._state, record)
+            except IntegrityError:
+                self._state = None
+
+    def next_sessions(self) -> tuple[NextSession, ...]:
+        if self._state is None:
+            return ()
+        return tuple(next_session(self._state, loop) for loop in self._state.loops)
 
 
 def take(history: History, record: Record) -> None:

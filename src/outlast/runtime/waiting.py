@@ -8,7 +8,7 @@ import msgspec
 
 from outlast.errors import InvalidRecordError
 from outlast.store.contract import Entry
-from outlast.turns.requests import AnswerRequest, StopRequest, TurnRequest, decode
+from outlast.turns.requests import AnswerRequest, SettleRequest, StopRequest, TurnRequest, decode
 
 
 class WaitingCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,6 +48,8 @@ def _command(entry: Entry) -> WaitingCommand:
                 return msgspec.structs.replace(told, gate=said.gate, choice=said.choice, by=by)
             case "retry" | "skip":
                 return msgspec.structs.replace(told, turn=decode(TurnRequest, entry.body).turn)
+            case "settle":
+                return msgspec.structs.replace(told, turn=decode(SettleRequest, entry.body).turn)
             case "cancel" | "kill":
                 return msgspec.structs.replace(told, turn=decode(StopRequest, entry.body).turn)
             case _:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from outlast.records import types as t
 from outlast.records.envelope import Record
+from outlast.state.effect_rules import refuse_after_host
 from outlast.state.lookup import Rules, loop_of, open_turn, refuse, same_life
 from outlast.state.model import OpenTurn, State
 
@@ -15,6 +16,7 @@ OPEN_CALLS = 1_000
 
 def _turn_attempt_started(state: State, record: Record, body: t.TurnAttemptStarted) -> None:
     turn = open_turn(state, record)
+    refuse_after_host(state, record, turn)
     loop = state.loops[turn.loop]
     turn.attempts += 1
     turn.attempt = body
@@ -30,6 +32,7 @@ def _turn_attempt_started(state: State, record: Record, body: t.TurnAttemptStart
 
 def _input_reserved(state: State, record: Record, body: t.InputReserved) -> None:
     turn = open_turn(state, record)
+    refuse_after_host(state, record, turn)
     steered = state.queue.get(body.key)
     if steered is not None:
         state.queue[body.key] = replace(steered, joins=turn.turn, reserved=body)
@@ -40,6 +43,7 @@ def _input_reserved(state: State, record: Record, body: t.InputReserved) -> None
         turn.since_progress += 1
     turn.reserved = body
     turn.reserved_seq = record.seq
+    state.loops[turn.loop].failed = None  # Its agent is at work again, whatever had failed before.
 
 
 def _refuse_twice(state: State, record: Record, turn: OpenTurn, body: t.InputReserved) -> None:

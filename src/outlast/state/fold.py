@@ -14,7 +14,7 @@ import msgspec
 from outlast.records import agent_state as a
 from outlast.records import types as t
 from outlast.records.envelope import Record
-from outlast.state import attempt_rules, session_rules, turn_rules
+from outlast.state import attempt_rules, effect_rules, session_rules, turn_rules
 from outlast.state.lookup import Rules, loop_of, refuse
 from outlast.state.model import State
 from outlast.state.snapshot import plain
@@ -62,7 +62,12 @@ def digest(state: State) -> bytes:
 
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
 
-_RULES: Rules = {**session_rules.RULES, **turn_rules.RULES, **attempt_rules.RULES}
+_RULES: Rules = {
+    **session_rules.RULES,
+    **turn_rules.RULES,
+    **attempt_rules.RULES,
+    **effect_rules.RULES,
+}
 
 # What an owner does by itself is no activity: restoring all sessions must not reorder a list of them.
 _NO_ACTIVITY: frozenset[type[t.Body]] = frozenset(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 from outlast.clock import isoformat
+from outlast.records import effects as e
 from outlast.records import types as t
 from outlast.records.envelope import Record
 from outlast.state.messages import (
@@ -21,7 +22,7 @@ from outlast.state.messages import (
     UserMessage,
 )
 from outlast.state.model import Delay
-from outlast.state.summaries import AgentSession, GateShown, Outcome, Restore, TurnSummary
+from outlast.state.summaries import AgentSession, EffectShown, GateShown, Outcome, Restore, TurnSummary
 
 _ROLES: Mapping[str, Literal["assistant", "thought", "plan"]] = {
     "message": "assistant",
@@ -275,6 +276,25 @@ class History:
             turn.delay = _delay(turn, record)
         self.messages.append(TurnMessage(record.seq, record.at, record.turn, "retried", body.mode, body.by))
 
+    # --- effects ---
+
+    def _host_done(self, record: Record, body: e.HostDone) -> None:
+        turn = self._turns[record.turn or ""]
+        turn.effects = {}
+        self._cut_off(record.turn)
+
+    def _effect_intended(self, record: Record, body: e.EffectIntended) -> None:
+        shown = EffectShown(body.effect, body.name, body.kind, body.key)
+        self._turns[record.turn or ""].effects[body.effect] = shown
+
+    def _effect_dispatched(self, record: Record, body: e.EffectDispatched) -> None:
+        effect = self._turns[record.turn or ""].effects[body.effect]
+        effect.outcome, effect.bodies, effect.by, effect.reason = "begun", body.body, "", ""
+
+    def _effect_settled(self, record: Record, body: e.EffectSettled) -> None:
+        effect = self._turns[record.turn or ""].effects[body.effect]
+        effect.outcome, effect.by, effect.reason = body.outcome, body.by, body.reason
+
     # --- gates ---
 
     def _gate_opened(self, record: Record, body: t.GateOpened) -> None:
@@ -308,6 +328,10 @@ class History:
         t.TurnRetried: _turn_retried,
         t.GateOpened: _gate_opened,
         t.GateResolved: _gate_resolved,
+        e.HostDone: _host_done,
+        e.EffectIntended: _effect_intended,
+        e.EffectDispatched: _effect_dispatched,
+        e.EffectSettled: _effect_settled,
     }
 
 

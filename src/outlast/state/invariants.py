@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outlast.records import effects as e
 from outlast.records import types as t
 from outlast.records.envelope import Record
 
@@ -40,6 +41,26 @@ class _Input:
     index: int | None = None
     parked: bool = False
     """Its newest ending was a park, or was followed by one."""
+    owes: bool = False
+    """Effects are to run around its turn."""
+    host_done: bool = False
+    effects: dict[str, _Effect] = field(default_factory=dict)
+    """Of the host step that is done."""
+
+
+@dataclass(slots=True)
+class _Effect:
+    replay: str
+    bodies: int = 0
+    outcome: str = ""
+    by: str = ""
+
+    @property
+    def may_begin(self) -> bool:
+        """Invariant 4: once, unless it may run again, its check says absent, or a person said so."""
+        if self.outcome == "absent":
+            return self.by in ("check", "person")
+        return not self.outcome and (self.bodies == 0 or self.replay == "safe")
 
 
 @dataclass(slots=True)
@@ -90,11 +111,15 @@ class Invariants:
             case t.TurnStarted() | t.TurnRetried():
                 self._opens(record, body)
             case t.TurnDone() | t.TurnFailed() | t.TurnInterrupted():
-                self._closes(record)
+                self._closes(record, done=isinstance(body, t.TurnDone))
             case t.TurnParked():
                 self._parks(record)
             case t.TurnAttemptStarted() | t.InputReserved() | t.TurnAttached():
                 self._attempt(record, body)
+            case e.HostDone() | e.TurnResumed():
+                self._after_host(record, body)
+            case e.EffectIntended() | e.EffectDispatched() | e.EffectSettled():
+                self._effect(record, body)
             case t.GateOpened() | t.GateResolved():
                 self._gate(record, body)
             case t.RestoreStarted() | t.RestoreErrored() | t.RestoreDone():
@@ -147,6 +172,8 @@ class Invariants:
                 self._break(record, 3, f"request {key} joins turn {record.turn}, which is not open")
             known.standing = "gone"
         elif key in self._open:
+            if known.host_done:
+                self._break(record, 4, f"turn {key} is returned, and its host step is done")
             del self._open[key]
             known.standing = "waits"
         elif known.standing != "waits":
@@ -162,17 +189,24 @@ class Invariants:
         if isinstance(body, t.TurnRetried):
             if known.standing != "ended":
                 self._break(record, 2, f"turn {turn} is opened again and has not ended")
+            if body.mode == "again":
+                known.host_done, known.effects = False, {}
         else:
             if known.standing != "waits":
                 self._break(record, 3, f"turn {turn} starts and its input does not wait")
             if known.index not in (None, body.index):
                 self._break(record, 2, f"turn {turn} had index {known.index}, now {body.index}")
-            known.index = body.index
+            known.index, known.owes = body.index, bool(body.effects)
         known.standing, known.parked = "open", False
         self._open[turn] = _Opening(record.epoch, record.loop)
 
-    def _closes(self, record: Record) -> None:
+    def _closes(self, record: Record, *, done: bool) -> None:
         turn = record.turn or ""
+        known = self._inputs.get(turn)
+        if done and known is not None:
+            left = [name for name, effect in known.effects.items() if effect.outcome != "done"]
+            if left or (known.owes and not known.host_done):
+                self._break(record, 4, f"turn {turn} is done and its effects are not: {left}")
         if turn not in self._open:
             self._break(record, 2, f"turn {turn} is closed and is not open")
         self._open.pop(turn, None)
@@ -196,6 +230,8 @@ class Invariants:
             self._break(record, 4, f"turn {turn} is not open")
         elif isinstance(body, t.TurnAttached):
             opening.owner = record.epoch
+        elif self._inputs[turn].host_done:
+            self._break(record, 4, f"turn {turn} is given to an agent, and its host step is done")
         elif isinstance(body, t.TurnAttemptStarted):
             if opening.given:
                 self._break(record, 4, f"another attempt at turn {turn}, whose input was given to an agent")
@@ -218,6 +254,48 @@ class Invariants:
             here = given is not None and opening.loop == record.loop
             if given is not None and here and cursor.generation == given.generation:
                 opening.taken = opening.taken or cursor.last_input >= given.seq
+
+    # --- effects (4) ---------------------------------------------------------------------------
+
+    def _after_host(self, record: Record, body: e.HostDone | e.TurnResumed) -> None:
+        turn = record.turn or ""
+        opening = self._open.get(turn)
+        if opening is None:
+            self._break(record, 4, f"turn {turn} is not open")
+            return
+        opening.owner = record.epoch
+        known = self._inputs[turn]
+        if isinstance(body, e.TurnResumed):
+            if not known.host_done:
+                self._break(record, 4, f"turn {turn} is resumed, and its host step is not done")
+            return
+        if known.host_done or not opening.attempted:
+            self._break(record, 4, f"the host step of turn {turn} is done twice, or by nobody")
+        known.host_done = True
+
+    def _effect(self, record: Record, body: e.EffectIntended | e.EffectDispatched | e.EffectSettled) -> None:
+        turn = record.turn or ""
+        known = self._inputs.setdefault(turn, _Input("gone"))
+        effect = known.effects.get(body.effect)
+        if not isinstance(body, e.EffectSettled) and turn not in self._open:
+            self._break(record, 4, f"turn {turn} is not open")
+        if isinstance(body, e.EffectIntended):
+            if effect is not None or not known.host_done:
+                self._break(
+                    record, 4, f"effect {body.effect} is intended twice, or before the host step is done"
+                )
+            known.effects[body.effect] = _Effect(body.replay)
+        elif effect is None:
+            self._break(record, 4, f"effect {body.effect} was never intended")
+        elif isinstance(body, e.EffectDispatched):
+            if body.body != effect.bodies + 1 or not effect.may_begin:
+                self._break(record, 4, f"body {body.body} of effect {body.effect} may not begin")
+            effect.bodies, effect.outcome, effect.by = body.body, "", ""
+        else:
+            unbegun = not effect.bodies and body.by != "person"
+            if unbegun or effect.outcome == "done":
+                self._break(record, 4, f"effect {body.effect} is settled, and was not dispatched or is done")
+            effect.outcome, effect.by = body.outcome, body.by
 
     # --- gates (5), restores (6) ---------------------------------------------------------------
 

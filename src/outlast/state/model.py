@@ -10,15 +10,20 @@ import msgspec
 from msgspec.structs import replace
 
 from outlast.records.agent_state import AgentStateCaptured, LostChoice
+from outlast.records.effects import HostDone
 from outlast.records.envelope import Cursor
 from outlast.records.types import (
     AgentStateFolded,
     Choice,
+    EffectPhase,
+    EffectReplay,
     GateOpened,
     GatePrepared,
+    HostRecovery,
     InputReserved,
     Manifest,
     OnInterrupt,
+    PlannedEffect,
     PlannedRetry,
     TurnAttemptStarted,
 )
@@ -72,6 +77,39 @@ class Answered(msgspec.Struct, frozen=True):
     choice: str
 
 
+class Effect(msgspec.Struct, frozen=True):
+    """A named effect of a turn whose host step is done."""
+
+    effect: str
+    name: str
+    phase: EffectPhase
+    replay: EffectReplay
+    key: str
+    digest: str
+    seq: int
+    """Of the newest record that tells of it."""
+    bodies: int = 0
+    """How often its body began."""
+    outcome: str = ""
+    """done, absent or unknown; empty while nobody has said."""
+    by: str = ""
+    """Who said so: run, check or person."""
+    result: str | None = None
+    reason: str = ""
+
+
+class FailedHost(msgspec.Struct, frozen=True):
+    """A host step that failed, until the loop's agent is given an input again."""
+
+    turn: str
+    code: str
+    phase: str
+    recovery: HostRecovery | None
+    provider: str | None
+    provider_session: str | None
+    """What the loop's agent was bound to when it failed."""
+
+
 class OpenTurn(msgspec.Struct):
     turn: str
     index: int
@@ -103,6 +141,11 @@ class OpenTurn(msgspec.Struct):
     answers: dict[str, Answered] = msgspec.field(default_factory=dict)
     """Gates of this turn that were resolved with an answer: a later owner delivers what the agent has not
     been told yet."""
+    owed: list[PlannedEffect] = []
+    """What is to run after its host step."""
+    host_done: HostDone | None = None
+    effects: dict[str, Effect] = msgspec.field(default_factory=dict)
+    """By effect id, in the order in which they run."""
     calls: int = 0
     """Calls that have started since it was opened."""
     retries: int = 0
@@ -129,6 +172,10 @@ class Closed(msgspec.Struct, frozen=True):
     """The input was, for its last attempt."""
     reason: str = ""
     since_progress: int = 0
+    owed: list[PlannedEffect] = []
+    host_done: HostDone | None = None
+    attempt_seq: int = 0
+    effects: dict[str, Effect] = msgspec.field(default_factory=dict)
     retries: int = 0
     planned: PlannedRetry | None = None
     """Of a failed one that its next record opens again."""
@@ -188,6 +235,7 @@ class Loop(msgspec.Struct):
     folded: AgentStateFolded | None = None
     turns: int = 0
     """Index of the newest turn."""
+    failed: FailedHost | None = None
 
     @property
     def resumes(self) -> str | None:
@@ -259,4 +307,5 @@ def _copy_turn(turn: OpenTurn) -> OpenTurn:
     twin = replace(turn)
     twin.open_calls = turn.open_calls.copy()
     twin.answers = turn.answers.copy()
+    twin.effects = turn.effects.copy()
     return twin

@@ -94,6 +94,8 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
         loop.decided = loop.cut_since = None  # What was cut off is told with all else, or not to be known.
     elif body.state == "bound" and loop.decided == "as_is":
         loop.decided = None
+    if loop.failed is not None and body.provider_session != loop.failed.provider_session:
+        loop.failed = None  # The journal says why it is another one.
     loop.provider = body.provider
     loop.provider_session = body.provider_session
     loop.provider_state = body.state

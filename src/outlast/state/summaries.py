@@ -17,6 +17,32 @@ Outcome: TypeAlias = Literal["queued", "running", "done", "failed", "interrupted
 
 
 @dataclass(slots=True)
+class EffectShown:
+    """An effect around a turn. `outcome`: intended, begun, done, absent or unknown."""
+
+    effect: str
+    name: str
+    phase: str
+    key: str
+    outcome: str = "intended"
+    bodies: int = 0
+    by: str = ""
+    reason: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "effect": self.effect,
+            "name": self.name,
+            "phase": self.phase,
+            "key": self.key,
+            "outcome": self.outcome,
+            "bodies": self.bodies,
+            "by": self.by or None,
+            "reason": self.reason,
+        }
+
+
+@dataclass(slots=True)
 class TurnSummary:
     """One accepted input and what became of it."""
 
@@ -43,6 +69,8 @@ class TurnSummary:
     """What it is parked for."""
     attempt: t.TurnAttemptStarted | None = None
     """The newest one."""
+    effects: dict[str, EffectShown] = field(default_factory=dict)
+    """What runs around it, of the newest attempt whose host step is done."""
     delay: Delay | None = None
     """It failed, and is tried again by itself then."""
 
@@ -68,6 +96,8 @@ class TurnSummary:
         }
         if self.reason:
             shape["reason"] = self.reason
+        if self.effects:
+            shape["effects"] = [effect.to_json() for effect in self.effects.values()]
         if self.outcome == "failed" and self.receipt is not None:
             shape["receipt"] = msgspec.to_builtins(self.receipt)
         if self.delay is not None:

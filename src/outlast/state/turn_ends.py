@@ -25,7 +25,14 @@ from outlast.state.model import State
 TERMINALS = (TurnDone, TurnFailed, TurnInterrupted, TurnParked)
 Terminal = TurnDone | TurnFailed | TurnInterrupted | TurnParked | InputCancelled
 BEGINNINGS = (TurnStarted, TurnRetried, TurnAttemptStarted)
-"""What begins the text of a turn anew."""
+"""What begins the text of a turn anew, but for a turn that only goes on (`begins_anew`)."""
+
+
+def begins_anew(record: Record) -> bool:
+    """Whether the text of the record's turn begins anew with it. A turn that goes on behind its host step has
+    said what it says; one whose agent goes on begins with that attempt."""
+    body = record.body
+    return isinstance(body, BEGINNINGS) and not (isinstance(body, TurnRetried) and body.mode == "continue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,10 @@ class Ends:
         if turn is None:
             return
         if isinstance(body, BEGINNINGS):
-            self._begun[turn] = record.seq
+            if begins_anew(record):
+                self._begun[turn] = record.seq
+            elif (end := self._ended.get(turn)) is not None and end.begun is not None:
+                self._begun[turn] = end.begun
             self._ended.pop(turn, None)
         elif isinstance(body, TERMINALS):
             self._ended[turn] = End(turn, body, record.seq, self._begun.get(turn))
@@ -80,7 +90,10 @@ class Ends:
 
 def begun_in(state: State) -> dict[str, int]:
     """The turns that are open in `state`, each with the record that its last attempt began with."""
-    return {turn.turn: max(turn.seq, turn.attempt_seq) for turn in state.open_turns.values()}
+    return {
+        turn.turn: max(turn.seq, turn.attempt_seq) if turn.host_done is None else turn.attempt_seq
+        for turn in state.open_turns.values()
+    }
 
 
 class TurnText:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from outlast.records import types as t
 from outlast.records.envelope import Record
+from outlast.state.effect_rules import note_failed_host, refuse_after_host, refuse_owing
 from outlast.state.lookup import Rules, loop_of, open_turn, refuse, steered_into, unsuccessful
 from outlast.state.model import Answered, Closed, Delay, OpenGate, OpenTurn, Queued, State
 from outlast.state.title import one_line
@@ -38,6 +39,7 @@ def _input_returned(state: State, record: Record, body: t.InputReturned) -> None
         return
     turn = open_turn(state, record, body.request_id)
     _refuse_asking(state, record, turn.turn)
+    refuse_after_host(state, record, turn)
     del state.open_turns[turn.turn]
     taken_back = 0 if turn.attempt is None else 1
     not_given = 0 if turn.reserved is None else 1
@@ -122,6 +124,7 @@ def _turn_started(state: State, record: Record, body: t.TurnStarted) -> None:
         given=entry.given,
         since_progress=entry.since_progress,
         mode=entry.retried or "first",
+        owed=body.effects,
         retries=entry.retries,
         delay=entry.delay,
     )
@@ -167,6 +170,10 @@ def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
         reserved=turn.reserved is not None,
         reason=reason,
         since_progress=turn.since_progress,
+        owed=turn.owed,
+        host_done=turn.host_done,
+        attempt_seq=turn.attempt_seq,
+        effects=turn.effects,
         retries=turn.retries,
     )
 
@@ -182,12 +189,14 @@ def _displace(state: State, loop: str) -> None:
     """A newer turn has ended: what did not succeed before it is kept as an older one."""
     older = state.last_unsuccessful.pop(loop, None)
     if older is not None:
-        state.retryable[older.turn] = older
+        # What is left of its effects nobody can settle any more: it can only be run again.
+        state.retryable[older.turn] = replace(older, host_done=None, effects={})
         while len(state.retryable) > RETRYABLE:
             del state.retryable[next(iter(state.retryable))]
 
 
 def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
+    refuse_owing(state, record, open_turn(state, record))
     loop = state.loops[_end(state, record).loop]
     loop.untold = loop.cut_since = None  # Its prompt had told it.
     _displace(state, loop.loop)
@@ -199,6 +208,7 @@ def _turn_failed(state: State, record: Record, body: t.TurnFailed) -> None:
     closed = replace(closed, planned=body.receipt.retry, message=error.message[:MESSAGE_KEPT])
     _displace(state, closed.loop)
     state.last_unsuccessful[closed.loop] = closed
+    note_failed_host(state, record, closed.loop, body.receipt)
 
 
 def _turn_interrupted(state: State, record: Record, body: t.TurnInterrupted) -> None:
@@ -241,9 +251,14 @@ def _turn_retried(state: State, record: Record, body: t.TurnRetried) -> None:
         given=closed.given,
         since_progress=_since_progress(closed, body),
         mode=body.mode,
+        owed=closed.owed if body.effects is None else body.effects,
         retries=_retries(closed, body, delay),
         delay=delay,
     )
+    if body.mode == "continue" and closed.host_done is not None:
+        reopened = state.open_turns[name]
+        reopened.attempt_seq = closed.attempt_seq
+        reopened.host_done, reopened.effects = closed.host_done, dict(closed.effects)
 
 
 def _delay(state: State, record: Record, closed: Closed) -> Delay:

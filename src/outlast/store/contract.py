@@ -144,8 +144,8 @@ class Append:
     """Digests that no row of the session refers to any more as something that it needs."""
 
 
-EntryKind = Literal["input", "cancel", "kill", "close", "answer", "retry", "skip", "hold", "adopt"]
-DECISIONS: tuple[EntryKind, ...] = ("answer", "retry", "skip")
+EntryKind = Literal["input", "cancel", "kill", "close", "answer", "retry", "skip", "hold", "adopt", "settle"]
+DECISIONS: tuple[EntryKind, ...] = ("answer", "retry", "skip", "settle")
 """Those that `Listed.decisions` counts."""
 
 

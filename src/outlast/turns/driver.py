@@ -32,18 +32,21 @@ from outlast.turns.choosing import chosen_session
 from outlast.turns.conversation import KILL_GRACE, Conversation
 from outlast.turns.cut_calls import notice_of
 from outlast.turns.deciding import GatePolicy
+from outlast.turns.effects import Effects
 from outlast.turns.follower import SpoolLost
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.merge import Merger, Place
+from outlast.turns.performing import Performing
 from outlast.turns.provider import ProviderSession
 from outlast.turns.reading import Show, read_on, to_nobody
+from outlast.turns.recovery import next_session
 from outlast.turns.report import report
 from outlast.turns.retrying import Judging
 from outlast.turns.steering import Given, Steering, unfit
 from outlast.turns.telling import with_record
-from outlast.turns.terminal import Ending, Stop, close
+from outlast.turns.terminal import Ending, Stop, close, host_done
 from outlast.turns.waiting import Wait
 
 LAUNCH_TRIES = 3
@@ -62,6 +65,10 @@ class LoopDriver:
     show: Show = to_nobody
     """Called with text that is being written; never stored."""
     host: AgentHost | None = None
+    effects: Effects = field(default_factory=Effects)
+    """What runs around a turn that begins here."""
+    visits: bool = False
+    """It came for commands alone."""
     _stop: tuple[int, Stop] | None = None
     """With the record that the turn was begun or reopened by: a turn that is run again bears the same name,
     and nobody has asked to end that."""
@@ -94,6 +101,9 @@ class LoopDriver:
         """Give the open turn to the agent, on the living one or a new one, and stay until its terminal is
         durable. Raises LeaseLostError, and what the journal raises when it can't be written; any other way
         out is a terminal record."""
+        if self._open(turn).host_done is not None:
+            await self._perform(turn)
+            return
         refused = unfit(content, images=self.agent.capabilities.images)
         if refused is not None:
             ending = Ending(failure=refused, phase="accept", stop=self.stopping(turn))
@@ -282,6 +292,7 @@ class LoopDriver:
         raise LaunchFailure(Failure("transport_lost", "the agent's shim ended before it was given its input"))
 
     async def _launch(self, turn: str) -> AgentHost:
+        self._require_recoverable()
         chosen = chosen_session(self.journal.state.loops[self.loop], self.agent)
         if chosen is not None:
             await patience.append(self.journal, [self._draft(None, chosen)], at="turn.session_chosen")
@@ -294,6 +305,13 @@ class LoopDriver:
         await host.start(self.loop, loop.launched or loop.launches)
         faults.point("turn.start.after")
         return host
+
+    def _require_recoverable(self) -> None:
+        """Raises LaunchFailure where the agent session that would be resumed is not proven to be the failed
+        turn's: nothing is launched then."""
+        chosen = next_session(self.journal.state, self.loop, self.agent.kind)
+        if chosen.error is not None:
+            raise LaunchFailure(Failure("session_mismatch", chosen.error.message)) from chosen.error
 
     def _attempt(self, turn: str, host: AgentHost) -> TurnAttemptStarted:
         return TurnAttemptStarted(
@@ -335,6 +353,26 @@ class LoopDriver:
         ended = None if conversation.merger.ended_by_exit else conversation.merger.ended
         await self._provider.capture(turn if ended is not None else None)
         await self._after_turn(host)
+        if turn in self.journal.state.open_turns:
+            await self._perform(turn)
+
+    async def _perform(self, turn: str) -> None:
+        """The effects around a turn whose host step is done, then its end."""
+        performing = Performing(
+            journal=self.journal,
+            turn=turn,
+            effects=self.effects,
+            workspace=self.hosting.workspace,
+            stop=lambda: self.stopping(turn),
+            wake=self._wake,
+            visits=self.visits,
+        )
+        ending = await performing.run()
+        if ending is None:
+            return
+        if ending.stop is not None and ending.stop.reason == "killed":
+            await self.end_agent(0.0)
+        await self._append_terminal(turn, ending)
 
     async def _begins_anew(self, turn: str, failure: Failure | None) -> bool:
         """Whether the agent's settings let it begin a new session of its own in the place of one that is
@@ -361,6 +399,12 @@ class LoopDriver:
         folded: tuple[Draft, ...] = ()
         if host is not None and host.alive and self.agent.capabilities.many_turns:
             folded = (self._draft(None, host.intake.dump()),)
+        # A turn whose host step is done is never given to an agent again, whatever else is still to be done.
+        if host_done(self.journal.state, turn, ending) is not None:
+            await patience.decide(
+                self.journal, lambda state: _with(host_done(state, turn, ending), folded), at="turn.host_done"
+            )
+            return
 
         def terminal(state: State) -> Proposal:
             judging = Judging(now(), self.agent.retry_attempts)
@@ -397,3 +441,7 @@ class LoopDriver:
             + [queued.reserved for queued in state.queue.marked()]
         )
         return frozenset(place.generation for place in said if place is not None)
+
+
+def _with(proposal: Proposal | None, drafts: tuple[Draft, ...]) -> Proposal | None:
+    return None if proposal is None else Proposal(proposal.drafts + drafts, proposal.settle)

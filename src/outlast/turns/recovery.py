@@ -8,8 +8,12 @@ executes the failed host step again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypedDict
 
+import msgspec
+
+from outlast.agents.failure import recovery_of
 from outlast.errors import (
     FailedTurnRecoveryError,
     FailedTurnSessionRecoveryError,
@@ -19,6 +23,7 @@ from outlast.errors import (
     RecoverySchemaError,
     RecoveryShapeError,
 )
+from outlast.state.model import FailedHost, Loop, State
 
 SCHEMA = "outlast_turn_host_recovery_v1"
 LOOPX_SCHEMA = "loopx_turn_host_recovery_v0"
@@ -229,3 +234,122 @@ def _envelope(request: Request) -> Mapping[str, Any]:
 
 def _check(outcome: Literal["passed", "failed", "pending"], reason: str) -> Check:
     return Check(kind="host_session_binding", outcome=outcome, reason=reason)
+
+
+# --- of a session's state --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NextSession:
+    """What the next start of a loop's agent does with the provider's session: what the executor does, and
+    what `outlast plan` and `outlast show` say. `refuse`: nothing is launched, for `error`."""
+
+    loop: str
+    action: Literal["start_new", "resume", "refuse"]
+    provider_session: str | None
+    confirmed: bool
+    reason: str
+    failed_turn: str | None = None
+    """Whose host step failed, and was not followed by another yet."""
+    recovery: str | None = None
+    """What its failure asks for: resume_session or fresh_session."""
+    skip_host: bool = False
+    """Resuming does not execute that host step again."""
+    error: FailedTurnRecoveryError | None = None
+
+    def line(self) -> str:
+        """For people."""
+        what = {"start_new": "begins a new session", "resume": f"resumes {self.provider_session}"}
+        said = f"the agent {what[self.action]}" if self.action in what else "the agent is not started"
+        failed = ""
+        if self.failed_turn is not None:
+            failed = f", after turn {self.failed_turn} failed ({self.recovery or 'nothing to recover'})"
+        return f"{said}{failed}: {self.reason}"
+
+    def to_json(self) -> dict[str, object]:
+        """The shape of `next_sessions` in `plan --json` and `show --json`."""
+        return {
+            "loop": self.loop,
+            "action": self.action,
+            "provider_session": self.provider_session,
+            "confirmed": self.confirmed,
+            "failed_turn": self.failed_turn,
+            "recovery": self.recovery,
+            "skip_host": self.skip_host,
+            "reason": self.reason,
+            "error": None if self.error is None else self.error.code,
+        }
+
+
+def next_session(state: State, loop_id: str, agent_kind: str | None = None) -> NextSession:
+    """The decision for a loop. `agent_kind` is that of the adapter that its agent's name stands for today;
+    None: not known here, so the recorded one."""
+    loop, failed = state.loops[loop_id], state.loops[loop_id].failed
+    plain = _without_failure(loop)
+    if failed is None:
+        return plain
+    asked = recovery_of(failed.code) if failed.recovery is None else failed.recovery.kind
+    told = replace(plain, failed_turn=failed.turn, recovery=asked)
+    if failed.recovery is None or failed.provider_session is None or plain.action == "start_new":
+        return told
+    assessed = assess_failed_turn_retry_request(
+        retry_request(state, loop, failed),
+        retry_journal(failed),
+        session_binding_resolver=lambda _: live_binding(state, loop, agent_kind),
+    )
+    if assessed.error is not None:
+        return replace(told, action="refuse", reason=assessed.error.message, error=assessed.error)
+    return replace(
+        told,
+        skip_host=True,
+        provider_session=assessed.request["session"]["id"],
+        reason=f"{plain.reason}; the failed turn is not sent again by that",
+    )
+
+
+def _without_failure(loop: Loop) -> NextSession:
+    session, known = loop.launches.provider_session, loop.provider_state
+    confirmed = loop.launches.confirmed and known != "lost"
+    if loop.provider_session is None:
+        return NextSession(loop.loop, "start_new", None, False, "it has none of its own yet")
+    if session is None:
+        return NextSession(loop.loop, "start_new", None, False, f"a person has decided so ({loop.decided})")
+    if known == "lost":
+        reason = "it was lost: if the agent does not know it again, it begins a new one, visibly"
+    elif confirmed:
+        reason = "it has ended a turn on it"
+    else:
+        reason = "it has not ended a turn on it yet: if it does not know it, it begins a new one, visibly"
+    return NextSession(loop.loop, "resume", session, confirmed, reason)
+
+
+def retry_request(state: State, loop: Loop, failed: FailedHost) -> dict[str, Any]:
+    """The failed turn as a request to start its agent: its envelope names the agent session it ran on."""
+    envelope = {
+        "session": state.session,
+        "loop": loop.loop,
+        "agent_kind": failed.provider or loop.agent_kind,
+        "provider_session": failed.provider_session,
+        "turn": failed.turn,
+    }
+    return {"turn_envelope": envelope, "session": {"action": "start_new"}}
+
+
+def retry_journal(failed: FailedHost) -> dict[str, Any]:
+    """What the journal says of the failure."""
+    receipt: dict[str, Any] = {"failed_phase": failed.phase}
+    if failed.recovery is not None:
+        receipt["host_recovery"] = msgspec.to_builtins(failed.recovery)
+    return {"receipt": receipt}
+
+
+def live_binding(state: State, loop: Loop, agent_kind: str | None = None) -> dict[str, Any] | None:
+    """The agent session that the loop is bound to now; None where it has none."""
+    if loop.provider_session is None:
+        return None
+    return {
+        "session": state.session,
+        "loop": loop.loop,
+        "agent_kind": agent_kind or loop.provider or loop.agent_kind,
+        "provider_session": loop.provider_session,
+    }

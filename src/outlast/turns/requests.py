@@ -6,7 +6,7 @@ hitting something else.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -47,6 +47,16 @@ class TurnRequest(Request, frozen=True):
 
     turn: str | None = None
     session: LostChoice | None = None
+
+
+class SettleRequest(Request, frozen=True):
+    """What a person says of an effect whose outcome is not known. `result`: JSON."""
+
+    turn: str
+    effect: str
+    outcome: Literal["done", "absent"]
+    result: str | None = None
+    reason: str = ""
 
 
 class AdoptRequest(Request, frozen=True):

@@ -153,7 +153,7 @@ def _parked(state: State, turn: OpenTurn, entry: Queued, index: int) -> list[Dra
     own, loop = entry.request_id, state.loops[turn.loop]
     evidence = f"steered into turn {turn.turn}, landing unknown: its agent ended before it had shown it"
     bodies = (
-        TurnStarted(index=index, request_id=own, settings={"agent": loop.agent}),
+        TurnStarted(index=index, request_id=own, settings={"agent": loop.agent}, effects=list(turn.owed)),
         TurnInterrupted(index=index, reason="crash", evidence=evidence),
         TurnParked(reason="held", detail="whether the agent took it is not known"),
     )

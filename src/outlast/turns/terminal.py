@@ -12,6 +12,7 @@ from outlast.agents.contract import ExitInfo, Failure, TurnEnded
 from outlast.agents.failure import classify_exit
 from outlast.ids import derived_id
 from outlast.journal import Proposal
+from outlast.records.effects import HostDone
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     BY_ON_INTERRUPT,
@@ -32,6 +33,7 @@ from outlast.records.types import (
 )
 from outlast.state.model import OpenTurn, State
 from outlast.turns.cut import Then
+from outlast.turns.effects import intents
 from outlast.turns.receipt import receipt
 from outlast.turns.retrying import Judging, Parked, judged
 from outlast.turns.steering import Unlanded, decided, unknown
@@ -66,6 +68,8 @@ class Ending:
     failure: Failure | None = None
     """What the runtime itself saw fail: a launch, a deadline, the shim."""
     phase: str = "host_execute"
+    parked: str = ""
+    """Why only a person can go on with the turn, behind its failure."""
     interrupted: str | None = None
     """Evidence of a crash that cut the turn off; a restore closes it."""
     then: Then = "none"
@@ -78,12 +82,7 @@ class Ending:
 def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailure = "continue") -> Proposal:
     """The records that close the open turn `turn_id` of `state`; they settle the request that ended it."""
     turn = state.open_turns[turn_id]
-    drafts = [
-        _draft(turn, GateResolved(gate=gate.gate, reason="abandoned", by="runtime"))
-        for gate in state.gates.values()
-        if gate.turn == turn_id
-    ]
-    drafts += decided(state, turn, ending.unlanded)
+    drafts = _undecided(state, turn, ending)
     bodies = _bodies(state, turn, ending, after_failure)
     stop = ending.stop
     settle: list[tuple[str, int]] = []
@@ -96,6 +95,25 @@ def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailur
         else:
             drafts.append(_draft(turn, body))
     return Proposal(tuple(drafts), tuple(settle))
+
+
+def _undecided(state: State, turn: OpenTurn, ending: Ending) -> list[Draft]:
+    """What must stand before the end of a turn or of its host step."""
+    gates = [gate.gate for gate in state.gates.values() if gate.turn == turn.turn]
+    abandoned = [GateResolved(gate=gate, reason="abandoned", by="runtime") for gate in gates]
+    return [_draft(turn, body) for body in abandoned] + decided(state, turn, ending.unlanded)
+
+
+def host_done(state: State, turn_id: str, ending: Ending) -> Proposal | None:
+    """The records that end the host step of a turn which owes effects, in one batch with what is intended
+    now; None where the turn is to be closed."""
+    turn, ended = state.open_turns[turn_id], ending.ended
+    good = ended is not None and ended.failure is None and not ended.cancelled
+    if not turn.owed or turn.host_done is not None or ended is None or not good:
+        return None
+    done = HostDone(stop_reason=ended.stop_reason, usage=dict(ended.usage))
+    bodies: list[Body] = [done, *intents(state.session, turn, done)]
+    return Proposal((*_undecided(state, turn, ending), *(_draft(turn, body) for body in bodies)))
 
 
 def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFailure) -> list[Body]:
@@ -123,12 +141,16 @@ def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFa
 
 def _failed(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFailure) -> list[Body]:
     failure = _failure(ending)
-    verdict = None if ending.judging is None else judged(state.session, turn, failure, ending.judging)
+    verdict = None
+    if ending.judging is not None and turn.host_done is None:  # An effect is never repeated by a policy.
+        verdict = judged(state.session, turn, failure, ending.judging)
     planned = verdict if isinstance(verdict, PlannedRetry) else None
     failed = TurnFailed(receipt=receipt(max(turn.attempts, 1), ending.phase, failure, planned))
     if planned is not None:
         return [failed, TurnRetried(by=f"{BY_POLICY}{failure.code}", mode=planned.mode)]
     after = _after_failure(state, turn, ending, after_failure)
+    if ending.parked:
+        return [failed, TurnParked(reason="held", detail=ending.parked), *after]
     if isinstance(verdict, Parked):
         # What comes next would only fail of the same.
         after = after or [LoopChanged(state="held", reason=failure.code)]

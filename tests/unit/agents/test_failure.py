@@ -38,6 +38,10 @@ CODES = [
     "input_lost",
     "output_limit",
     "cancelled",
+    "session_mismatch",
+    "effect_refused",
+    "effect_unknown",
+    "effect_missing",
     "unknown",
 ]
 

@@ -58,6 +58,14 @@ FOLDS = {
         "3": "0ee592298fc2dd16",
         "4": "e9d3a596518ff19c",
     },
+    6: {
+        "shape": "df7a0c5f3d328ad8",
+        "1": "c5fae58dbfbe7446",
+        "2": "ef09106843870941",
+        "3": "0f91b5968c87d234",
+        "4": "b268e8880ead0422",
+        "5": "2603ff3307270a6e",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

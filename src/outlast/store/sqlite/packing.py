@@ -31,6 +31,7 @@ TYPES = (
     *("AgentStateFolded", "TurnDone", "TurnFailed", "TurnInterrupted", "TurnParked", "TurnRetried"),
     *("ReplyInterrupted", "GatePrepared", "GateOpened", "GateResolved"),
     *("AgentStateCaptured", "AgentStateRestored", "AgentSessionDecided"),
+    *("HostDone", "EffectIntended", "EffectDispatched", "EffectSettled", "TurnResumed"),
 )
 """Part of the stored format: their order stays. A type that is not here is stored by its name; to add one is
 a new schema version."""

@@ -76,6 +76,8 @@ _VERSION_5 = "UPDATE settled SET request = packed_id(request) WHERE length(reque
 _VERSION_6 = ""
 # What waits beside inputs is few, and counted apart from them at each look at a session.
 _VERSION_7 = "CREATE INDEX inbox_commands ON inbox (s, kind) WHERE kind <> 'input'"
+# Record types of effects.
+_VERSION_8 = ""
 
 
 SELECT_OWNERS = (
@@ -101,6 +103,7 @@ MIGRATIONS = (
     Migration(5, _VERSION_5),
     Migration(6, _VERSION_6),
     Migration(7, _VERSION_7),
+    Migration(8, _VERSION_8),
 )
 VERSION = MIGRATIONS[-1].version
 

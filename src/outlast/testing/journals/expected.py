@@ -10,6 +10,17 @@ from outlast.store.contract import Row
 
 
 @dataclass(slots=True)
+class ExpectedEffect:
+    """An effect around a turn."""
+
+    effect: str
+    replay: t.EffectReplay
+    bodies: int = 0
+    outcome: str = ""
+    by: str = ""
+
+
+@dataclass(slots=True)
 class ExpectedTurn:
     """An input from its acceptance on, as the model of `journals` sees it."""
 
@@ -34,6 +45,15 @@ class ExpectedTurn:
     calls: list[str] = field(default_factory=list)
     before_parked: str = ""
     """The outcome that a skip leaves: that of the end before it was parked, else `cancelled`."""
+    owed: list[t.PlannedEffect] = field(default_factory=list)
+    host_done: bool = False
+    effects: list[ExpectedEffect] = field(default_factory=list)
+    """Of its newest host step that was done."""
+
+    @property
+    def left(self) -> bool:
+        """Whether there is an effect that a person could settle."""
+        return self.host_done and any(effect.outcome != "done" for effect in self.effects)
 
 
 @dataclass(slots=True)

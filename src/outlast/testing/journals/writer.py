@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Literal
 
 from outlast.ids import derived_id
 from outlast.records import types as t
 from outlast.records.envelope import Draft
 from outlast.testing.journals import bodies
+from outlast.testing.journals.around import Around
 from outlast.testing.journals.expected import ExpectedTurn
 from outlast.testing.journals.ledger import LOOP
-from outlast.testing.journals.provider import ProviderStates
 from outlast.testing.journals.steers import MOST_WAITING
 
 
-class JournalWriter(ProviderStates):
+class JournalWriter(Around):
     """Writes one session's journal, move by move."""
 
     def __init__(self, pick: Callable[[int], int], session: str = "session") -> None:
@@ -64,14 +65,22 @@ class JournalWriter(ProviderStates):
         for turn in e.parked.values():
             yield partial(self._retry, turn)
             yield partial(self._skip, turn)
+            if turn.left:
+                yield from [partial(self._settle_by_person, turn)] * 2
         if e.unsuccessful is not None:
             yield partial(self._retry, e.unsuccessful)
+            if e.unsuccessful.left:
+                yield from [partial(self._settle_by_person, e.unsuccessful)] * 2
             if len(e.parked) < MOST_WAITING:
                 yield partial(self._park_after, e.unsuccessful)
 
     def _turn_moves(self, turn: ExpectedTurn) -> Iterator[Callable[[], None]]:
         e = self.expected
-        if turn.attempt is None:
+        if turn.host_done:
+            yield from self._effect_moves(turn)
+            if all(effect.outcome == "done" for effect in turn.effects):
+                yield from [partial(self._done, turn)] * 4
+        elif turn.attempt is None:
             yield from [partial(self._attempt, turn)] * 8
             yield partial(self._return, turn)
             if turn.delayed:
@@ -83,7 +92,7 @@ class JournalWriter(ProviderStates):
         else:
             yield from [partial(self._say, turn)] * 6
             yield from [partial(self._call, turn)] * 5
-            yield from [partial(self._done, turn)] * 4
+            yield from [partial(self._host_done if turn.owed else self._done, turn)] * 4
             yield partial(self._bind, turn)
             if not self._taken(turn):
                 yield from [partial(self._reserve_anew, turn)] * 4
@@ -172,7 +181,9 @@ class JournalWriter(ProviderStates):
         if turn.index == 0:
             e.turns += 1
             turn.index = e.turns
-        return self._of_turn(t.TurnStarted(index=turn.index, request_id=turn.request), turn)
+        turn.owed, turn.host_done, turn.effects = self._owed(), False, []
+        started = t.TurnStarted(index=turn.index, request_id=turn.request, effects=turn.owed)
+        return self._of_turn(started, turn)
 
     def _returned(self, turn: ExpectedTurn) -> list[Draft]:
         if turn.attempt is not None:
@@ -311,7 +322,7 @@ class JournalWriter(ProviderStates):
         self.expected.outcomes[turn.request] = "parked"
         return self._of_turn(t.TurnParked(reason="held" if reason == "held" else "quarantined"), turn)
 
-    def _retried(self, turn: ExpectedTurn, by: str) -> Draft:
+    def _runs_again(self, turn: ExpectedTurn) -> None:
         e = self.expected
         if e.parked.pop(turn.request, None) is None:
             e.unsuccessful = None
@@ -319,13 +330,26 @@ class JournalWriter(ProviderStates):
         e.running = turn
         e.outcomes[turn.request] = "running"
         turn.attempt, turn.reserved, turn.delayed = None, False, False
+
+    def _settle_by_person(self, turn: ExpectedTurn) -> None:
+        """The turn goes on behind its host step."""
+        effect = next(each for each in turn.effects if each.outcome != "done")
+        settled = self._settled(turn, effect, "done" if self._pick(2) else "absent", "person")
+        self._runs_again(turn)
+        turn.since_progress = turn.retries = 0
+        self._write(settled, self._reopened(turn, "alice", "continue"))
+
+    def _retried(self, turn: ExpectedTurn, by: str) -> Draft:
+        self._runs_again(turn)
         if by != t.BY_ON_INTERRUPT:
             turn.since_progress = turn.retries = 0
-        if self._pick(2):
-            turn.mode = "again"
-            return self._of_turn(t.TurnRetried(by=by, mode="again"), turn)
-        turn.mode = "continue"
-        return self._of_turn(t.TurnRetried(by=by, mode="continue"), turn)
+        return self._reopened(turn, by, "again" if self._pick(2) else "continue")
+
+    def _reopened(self, turn: ExpectedTurn, by: str, mode: Literal["again", "continue"]) -> Draft:
+        if mode == "again":
+            turn.host_done, turn.effects = False, []
+        turn.mode = mode
+        return self._of_turn(t.TurnRetried(by=by, mode=mode), turn)
 
     def _retry(self, turn: ExpectedTurn) -> None:
         self._write(self._retried(turn, "alice"))
@@ -350,9 +374,13 @@ class JournalWriter(ProviderStates):
 
     def _repairs(self, turn: ExpectedTurn) -> list[Draft]:
         """How a restore closes the open turn when it does not attach to its agent."""
+        if turn.host_done:
+            return [self._resumed(turn)]
         choice = self._pick(6)
         if choice == 0 and not self._taken(turn) and not self._given():
             return self._returned(turn)
+        if choice == 1 and turn.reserved and turn.owed:
+            return self._of_host_done(turn)
         if choice == 1 and turn.reserved:
             return self._ended(turn, "done", self._of_output(t.TurnDone(stop_reason="end_turn"), turn))
         crash = t.TurnInterrupted(index=turn.index, reason="crash", evidence="tree proven dead")
@@ -367,7 +395,7 @@ class JournalWriter(ProviderStates):
         e = self.expected
         batch = self._new_owner()
         turn = e.running
-        if turn is not None and turn.attempt is not None and self._pick(2):
+        if turn is not None and turn.attempt is not None and not turn.host_done and self._pick(2):
             self._write(*batch)
             attached = t.TurnAttached(
                 attempt=turn.attempts, generation=turn.attempt.generation, spool_offset=self._frame
