@@ -17,7 +17,7 @@ from docs.plots import Bar, draw_bars, draw_lines
 DOCS = Path(__file__).parent
 MEASURED = DOCS / "performance.json"
 BUSY = 0.5
-"""A load average above this is not the benchmarks' own."""
+"""A load average per core above this is not the benchmarks' own."""
 
 INTRO = """\
 # Performance
@@ -75,7 +75,7 @@ def machine(results: Results) -> str:
     ]
     if results.short:
         lines.append("\n**These were short runs, to try the benchmarks: the figures say little.**")
-    elif load > BUSY:
+    elif load / here.cores > BUSY:
         lines.append("\n**The machine was busy with other things: figures are worse than they would be.**")
     return "\n".join([*lines, ""])
 

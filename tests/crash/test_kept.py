@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import apsw
 import pytest
@@ -87,6 +88,46 @@ def test_index_stale(place: Place) -> None:
         assert place.ask(lambda client: client.store.find("jo")) == "job"
     assert place.call("resume", "job").status == 0
     assert listed(place, "job") == catalog_entry(place.journal("job").state)
+
+
+# --- the list --------------------------------------------------------------------------------------
+
+
+FIRST_INPUTS = {
+    "long": "x" * 20_000,
+    "huge": "\N{SNOWMAN}" * 400_000,
+    "blank": "\r\n \t\n",
+    "nul": "\0\x1b[2J\u202ea title",
+}
+FIRST_RECORDS = ("UPDATE record SET body = ? WHERE seq = 1", "UPDATE record SET body = ? WHERE seq <= 4")
+
+
+def test_first_line(place: Place) -> None:
+    """A session stays in the list, whatever it begins with, and whatever becomes of that: the list is not
+    made from its first entry."""
+    for name, text in FIRST_INPUTS.items():
+        place.send(name, text, key=name)
+    assert {row["id"] for row in ls(place)} == set(FIRST_INPUTS)
+    assert place.call("resume", "long").status == 0
+    before = ls(place)
+    assert all(row["title"].isprintable() and len(row["title"]) <= 80 for row in before)
+    rows = place.ask(lambda client: client.store.list())
+    connection = apsw.Connection(str(place.state / "outlast.db"))
+    for body in (b"", b"{", b"\0" * 4096, b"x" * 20_000):
+        for sql in FIRST_RECORDS:
+            connection.execute(sql, (body,))
+        connection.execute("UPDATE inbox SET body = ?", (body,))
+        assert place.ask(lambda client: client.store.list()) == rows
+    connection.execute("DELETE FROM record WHERE seq = 1")
+    connection.close()
+    assert ls(place) == before
+
+
+def ls(place: Place) -> list[dict[str, Any]]:
+    told = place.call("ls", "--json")
+    assert told.status == 0, told
+    rows: list[dict[str, Any]] = json.loads(told.stdout)
+    return rows
 
 
 # --- a broken session among others ------------------------------------------------------------------

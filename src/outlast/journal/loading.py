@@ -61,13 +61,20 @@ async def load(store: Store, name: str) -> Loaded:
     for snapshot in kept:
         try:
             state = await begin_at(store, snapshot)
-            tail = await _fold_on(store, state, snapshot)
+            tail = await _fold_on(store, state)
         except UnfitSnapshotError as error:
             unfit.append(Unfit(snapshot.seq, str(error)))
-            continue
-        return Loaded(state, snapshot.seq, tail, len(snapshot.body), tuple(unfit))
+        except ContradictionError as contradiction:
+            # The journal may be whole, and the snapshot made by a fold that was wrong.
+            found = contradiction.error
+            unfit.append(Unfit(snapshot.seq, f"record {found.seq} contradicts it: {found.reason}"))
+        else:
+            return Loaded(state, snapshot.seq, tail, len(snapshot.body), tuple(unfit))
     state = State(name)
-    tail = await _fold_on(store, state, None)
+    try:
+        tail = await _fold_on(store, state)
+    except ContradictionError as contradiction:
+        raise contradiction.error from None
     return Loaded(state, 0, tail, 0, tuple(unfit))
 
 
@@ -92,23 +99,17 @@ async def _row(store: Store, name: str, seq: int) -> Row | None:
     return rows[0] if rows and rows[0].seq == seq else None
 
 
-async def _fold_on(store: Store, state: State, snapshot: Snapshot | None) -> int:
-    """Take the records after the state into it; the bytes that were read."""
+async def _fold_on(store: Store, state: State) -> int:
+    """Take the records after the state into it; the bytes that were read. Raises ContradictionError, and as
+    `read_records`."""
     name, size = state.session, 0
     while rows := await next_page(store, name, Place(state.seq, state.chain)):
         size += sum(ENVELOPE + len(row.body) for row in rows)
-        try:
-            while (done := fold_rows(state, rows)) < len(rows):
-                row, rows = rows[done], rows[done + 1 :]
-                body = await body_of(store, name, row, "outline")
-                size += 0 if body is None else len(body) - len(row.body)
-                _fold(state, record_of(row, name, body))
-        except ContradictionError as contradiction:
-            error = contradiction.error
-            if snapshot is None:
-                raise error from None
-            # The journal may be whole, and the snapshot made by a fold that was wrong.
-            raise UnfitSnapshotError(f"record {error.seq} contradicts it: {error.reason}") from error
+        while (done := fold_rows(state, rows)) < len(rows):
+            row, rows = rows[done], rows[done + 1 :]
+            body = await body_of(store, name, row, "outline")
+            size += 0 if body is None else len(body) - len(row.body)
+            _fold(state, record_of(row, name, body))
         # A long journal must not keep the event loop from everything else.
         await asyncio.sleep(0)
     return size

@@ -7,7 +7,6 @@ the store.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +16,7 @@ import msgspec
 from outlast.clock import now
 from outlast.errors import BusyError, InputError, UsageError
 from outlast.ids import check_label, new_id
-from outlast.journal import CaughtUp, follow, load_state, read_records
+from outlast.journal import CaughtUp, follow, load_state
 from outlast.records.agent_state import LostChoice
 from outlast.records.envelope import Record
 from outlast.records.types import CommandSettled, Content, GateResolved, InputCancelled, OnInterrupt, WhenBusy
@@ -26,14 +25,13 @@ from outlast.runtime.awaiting import outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.choosing import find_effect
 from outlast.runtime.commands import reopening, retryable
+from outlast.runtime.draining import drained
 from outlast.runtime.images import check_block
-from outlast.runtime.outcome import Outcome, outcome_of
-from outlast.runtime.texts import whole_text
+from outlast.runtime.outcome import Outcome
 from outlast.runtime.view import Gate, View, build_view, gate_of
 from outlast.runtime.waiting import waiting_answers
 from outlast.state.delays import delayed
 from outlast.state.title import one_line
-from outlast.state.turn_ends import Ends, begun_in
 from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind
 from outlast.turns.requests import (
@@ -366,34 +364,9 @@ class Session:
         """Wait until this owner has nothing left to do, or only a person can go on."""
         await self._owner().quiet()
 
-    async def drain(self) -> AsyncIterator[Outcome]:
+    def drain(self) -> AsyncIterator[Outcome]:
         """The outcome of each turn that ends from now on, until nothing is left to do."""
-        actor = self._owner()
-        store, after = self._backing.store, actor.state.seq
-        ends = Ends(begun_in(actor.state))
-        waiting = asyncio.create_task(actor.quiet())
-        bell = contextlib.ExitStack()
-        rings = bell.enter_context(store.changes(self.id))
-        try:
-            while True:
-                rings.clear()  # Before reading: what is stored meanwhile rings again.
-                done = waiting.done()
-                async for record in read_records(store, self.id, after, large="outline"):
-                    after = record.seq
-                    ends.apply(record)
-                for end in ends.take().values():
-                    yield outcome_of(self.id, end, await whole_text(store, self.id, end))
-                if done:
-                    waiting.result()
-                    return
-                rung = asyncio.create_task(rings.wait(), name=f"drain {self.id}")
-                try:
-                    await asyncio.wait([waiting, rung], return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    rung.cancel()
-        finally:
-            bell.close()
-            waiting.cancel()
+        return drained(self._backing.store, self.id, self._owner())
 
     async def finish(self) -> None:
         """End the agent, verified, and give up ownership; the session stays open (status idle)."""

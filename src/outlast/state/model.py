@@ -6,6 +6,8 @@ pointed to by sequence number.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 from msgspec.structs import replace
 
@@ -28,6 +30,9 @@ from outlast.records.types import (
     TurnAttemptStarted,
 )
 from outlast.state.queue import Queue
+
+Retried = Literal["again", "continue"]
+ClosedAs = Literal["failed", "interrupted", "cancelled", "parked"]
 
 
 class Delay(msgspec.Struct, frozen=True):
@@ -57,8 +62,8 @@ class Queued(msgspec.Struct, frozen=True):
     given: int = 0
     """As in `OpenTurn`, like the next."""
     since_progress: int = 0
-    retried: str | None = None
-    """`again` or `continue`: the turn had been reopened by a TurnRetried before it was returned."""
+    retried: Retried | None = None
+    """The turn had been reopened by a TurnRetried before it was returned."""
     joins: str | None = None
     """The turn that it is to be given to while that runs."""
     reserved: InputReserved | None = None
@@ -132,8 +137,7 @@ class OpenTurn(msgspec.Struct):
     attempt_seq: int = 0
     reserved: InputReserved | None = None
     reserved_seq: int = 0
-    mode: str = "first"
-    """first, again or continue."""
+    mode: Literal["first"] | Retried = "first"
     open_calls: dict[str, str] = msgspec.field(default_factory=dict)
     """Call id -> name of calls that started and have no outcome, up to a limit."""
     more_calls: int = 0
@@ -164,8 +168,7 @@ class Closed(msgspec.Struct, frozen=True):
     """Of the record that closed it."""
     input_seq: int
     on_interrupt: OnInterrupt | None
-    outcome: str
-    """failed, interrupted, cancelled or parked."""
+    outcome: ClosedAs
     attempts: int
     given: int = 0
     reserved: bool = False

@@ -8,7 +8,7 @@ from outlast.records import types as t
 from outlast.records.envelope import Record
 from outlast.state.effect_rules import note_failed_host, refuse_after_host, refuse_owing
 from outlast.state.lookup import Rules, loop_of, open_turn, refuse, steered_into, unsuccessful
-from outlast.state.model import Answered, Closed, Delay, OpenGate, OpenTurn, Queued, State
+from outlast.state.model import Answered, Closed, ClosedAs, Delay, OpenGate, OpenTurn, Queued, State
 from outlast.state.title import one_line
 
 RETRYABLE = 20
@@ -151,7 +151,7 @@ def _end(state: State, record: Record) -> OpenTurn:
     return turn
 
 
-def _close(state: State, record: Record, outcome: str, reason: str) -> Closed:
+def _close(state: State, record: Record, outcome: ClosedAs, reason: str) -> Closed:
     """End the turn that `record` names: what `retry` would need of it."""
     turn = _end(state, record)
     loop = state.loops[turn.loop]
@@ -212,7 +212,7 @@ def _turn_failed(state: State, record: Record, body: t.TurnFailed) -> None:
 
 
 def _turn_interrupted(state: State, record: Record, body: t.TurnInterrupted) -> None:
-    outcome = "cancelled" if body.reason in ("cancelled", "killed") else "interrupted"
+    outcome: ClosedAs = "cancelled" if body.reason in ("cancelled", "killed") else "interrupted"
     closed = _close(state, record, outcome, body.reason)
     _displace(state, closed.loop)
     state.last_unsuccessful[closed.loop] = closed

@@ -78,7 +78,7 @@ def test_a_title_is_one_short_printable_line(text: str) -> None:
     assert title == title.strip()
 
 
-def test_first_line() -> None:
+def test_a_first_input_of_any_length_gives_a_title() -> None:
     """A first input of any length and shape still gives the session a title."""
     assert one_line("\n\n\t  fix\r\n the\0tests  ") == "fix the tests"
     assert one_line("x" * 1_000_000) == "x" * 79 + "…"

@@ -52,7 +52,7 @@ FOLDS = {
         "4": "dc6f03efe0b33eed",
     },
     5: {
-        "shape": "76574a1f681a07d2",
+        "shape": "36b96039215fc1ac",
         "1": "6b8d648ecf667d98",
         "2": "a4418a3af01c4bd3",
         "3": "0ee592298fc2dd16",

@@ -220,7 +220,7 @@ class Reader:
         return self._witness.read(s) if self._witness and s is not None else None
 
     def beyond(self, name: str, seq: int) -> Beyond:
-        """See `outlast.store.contract.Mendable`."""
+        """See `outlast.store.contract.Mending`."""
         s = self._session(name)
         row = self._one(SELECT_LAST, (s,))
         last = cast("int | None", row[0] if row else None) or 0
