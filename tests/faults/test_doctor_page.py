@@ -53,6 +53,12 @@ def test_every_check_that_finds_something_wrong_has_its_row() -> None:
     assert {check for check, _, _ in ROWS} == wrong
 
 
+def test_the_shape_of_its_json_names_every_check() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+    named = page.partition("`check` is one of")[2].partition(".")[0]
+    assert set(re.findall(r"`([a-z]+)`", named)) == {check for check, _ in findings()}
+
+
 def test_every_row_says_what_mends_it_by_commands_that_there_are() -> None:
     assert ROWS
     assert [row for row in ROWS if not row[2].strip()] == []

@@ -31,6 +31,7 @@ def check_journals(layout: Layout, reader: Reader) -> Iterator[Finding]:
     try:
         sessions = [row.entry.session for row in reader.list(CatalogQuery(limit=MANY))]
         shorter = dict(_ends(reader, sessions))
+        shorter |= {session: _emptied(session) for session in reader.emptied()}
         yield from shorter.values()
         walk = _Walk(layout, reader, time.monotonic() + SECONDS)
         yield from walk.findings([session for session in sessions if session not in shorter])
@@ -100,17 +101,30 @@ def _ends(reader: Reader, sessions: list[str]) -> Iterator[tuple[str, Finding]]:
             yield session, Finding("journals", "fault", error.message, remedy, session)
 
 
+def _emptied(session: str) -> Finding:
+    from outlast.cli.verify import without_beginning
+
+    words = f"of the journal of {session} nothing is left"
+    return Finding("journals", "fault", words, without_beginning(session), session)
+
+
 def _repair(reader: Reader, session: str) -> str:
     from shlex import quote
 
+    from outlast.cli.verify import without_beginning
+
+    if _begins(reader, session):
+        return f"put a backup back, or outlast repair {quote(session)}"
+    return without_beginning(session)
+
+
+def _begins(reader: Reader, session: str) -> bool:
     from outlast.cli.check_agents import loops
 
-    backup = "put a backup back"
     try:
-        begins = any(loops(reader, session))
+        return any(loops(reader, session))
     except IntegrityError:
-        begins = False
-    return f"{backup}, or outlast repair {quote(session)}" if begins else backup
+        return False
 
 
 def _witness(reader: Reader) -> Iterator[Finding]:
@@ -158,9 +172,12 @@ def _inbox(reader: Reader) -> Iterator[Finding]:
 
 def _list(reader: Reader) -> Iterator[Finding]:
     """Whether the list shows each session as its journal has it."""
+    from outlast.cli.verify import without_beginning
+
     for session in reader.unlisted():
         words = f"the list does not show session {session} as its journal has it"
-        yield Finding("list", "fault", words, "outlast repair --database", session)
+        mends = "outlast repair --database" if _begins(reader, session) else without_beginning(session)
+        yield Finding("list", "fault", words, mends, session)
 
 
 def _sessions(count: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from shlex import quote
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -17,7 +18,9 @@ from outlast.cli.stored import loaded_config
 from outlast.errors import UsageError
 
 if TYPE_CHECKING:
+    from outlast.agents.contract import Agent
     from outlast.config import Config
+    from outlast.restore.anew import Anew
     from outlast.restore.repair import Repaired
     from outlast.store.contract import Mendable
 
@@ -49,29 +52,44 @@ class DatabaseLine(msgspec.Struct, frozen=True):
     known_again: int = 0
     """Requests that the journals tell of, and that would have been taken for new ones."""
     unlisted: list[str] = []
-    """Sessions that are there and could not be put into the list again."""
+    """Sessions of whose journal not even the beginning is left: each has to be begun anew."""
 
 
 @click.command("repair")
 @click.argument("session", metavar="[ID]", required=False, callback=not_empty)
 @click.option("--database", is_flag=True, help="Make a sound database of what can be read of a damaged one.")
+@click.option(
+    "--anew",
+    is_flag=True,
+    help="Also where the journal has lost its beginning: the session begins again, without its history.",
+)
+@click.option(
+    "-a", "--agent", metavar="NAME", help="With --anew: its agent, where nothing tells which one it had."
+)
 @json_option()
-def repair_command(session: str | None, database: bool, as_json: bool) -> int:
+def repair_command(session: str | None, database: bool, anew: bool, agent: str | None, as_json: bool) -> int:
     """End a damaged journal before its first fault; what goes is kept in quarantine, as it was stored.
 
     `outlast verify` shows the fault first. Nothing that the cut leaves undecided runs again by itself: turns
     and inputs of which it is not known any more whether they were carried out are parked, for `outlast retry`
     or `outlast skip`. The session's agent is ended. Exits 4 while somebody owns the session.
 
+    A journal that has lost its beginning is left as it is, until a backup comes back. With --anew it is given
+    up: all of it goes into quarantine, and the session begins again with its name, its folder, its agent and
+    what waits for it. The agent begins a session of its own.
+
     With --database it is the store's own file that is mended: first the damaged one is kept in quarantine.
     Journals that have lost records by the damage say so to `outlast verify --all` afterwards.
     """
     if database == (session is not None):
         raise UsageError("name a session, or give --database", hint="`outlast doctor` says which")
+    if (database and anew) or (agent is not None and not anew):
+        raise UsageError("--anew is for a session, and --agent is for --anew")
     screen = Screen(os.environ, as_json=as_json)
     if session is None:
         return _tell_database(screen, _repair_database(screen, loaded_config(screen)))
-    line = run_async(screen, _repair(loaded_config(screen), session))
+    config = loaded_config(screen, session)
+    line = run_async(screen, _repair(config, session, _anew(config, agent) if anew else None))
     if as_json:
         screen.json_line(line)
         return Exit.OK
@@ -136,17 +154,45 @@ def _tell_database(screen: Screen, line: DatabaseLine) -> int:
             )
         screen.out.line("  `outlast verify --all` says whose journals have lost records")
     for session in line.unlisted:
-        screen.out.line(visible(f"  {session} is not listed: its journal has no beginning"))
+        again = f"`outlast repair {quote(session)} --anew` begins it again without its history"
+        screen.out.line(
+            visible(f"  of {session} not even the journal's beginning is left: put a backup back, or {again}")
+        )
     return Exit.OK
 
 
-async def _repair(config: Config, name: str) -> RepairLine:
+def _anew(config: Config, agent: str | None) -> Anew:
+    """With the agents that are configured; where nothing else tells them, with `agent` and this folder."""
+    from outlast.cli.options import real_workspace
+    from outlast.errors import AgentNotFoundError
+    from outlast.restore.anew import Anew
+    from outlast.restore.opening import Opening
+
+    known = config.agents()
+    named = ", ".join(sorted(known)) or "none"
+
+    def resolve(name: str) -> Agent:
+        if name not in known:
+            raise AgentNotFoundError(f"there is no agent {name!r}", hint=f"there are: {named}")
+        return known[name]
+
+    def otherwise() -> Opening:
+        if agent is None:
+            raise UsageError(
+                "nothing tells which agent the session had", hint=f"name it with --agent; there are: {named}"
+            )
+        return Opening(agent=agent, workspace=real_workspace(None), title="begun again by a repair")
+
+    return Anew(resolve, otherwise)
+
+
+async def _repair(config: Config, name: str, anew: Anew | None) -> RepairLine:
     from outlast.restore.repair import repair
 
     async with open_client(config) as client:
         store = cast("Mendable", client.store)  # of the command line: a database
         session = await store.find(name)
-        done = await repair(store, session)
+        done = await repair(store, session, anew)
         return RepairLine(session, repaired=False) if done is None else _line(store, done)
 
 
@@ -164,14 +210,13 @@ def _line(store: Mendable, done: Repaired) -> RepairLine:
 
 
 def _lines(line: RepairLine) -> list[str]:
-    from shlex import quote
-
     if not line.repaired or line.kept is None or line.lost_to is None:
         return [f"{line.session}: nothing to mend"]
     gone = "nothing was taken out"
     if line.lost_to > line.kept:
         gone = f"records {line.kept + 1} to {line.lost_to} are gone, what could be read of them is kept"
-    lines = [f"{line.session}: records 1 to {line.kept} stay; {gone}: {line.quarantine}", f"  {line.reason}"]
+    stay = f"records 1 to {line.kept} stay" if line.kept else "it begins anew, without its history"
+    lines = [f"{line.session}: {stay}; {gone}: {line.quarantine}", f"  {line.reason}"]
     name = quote(line.session)
     for turn in line.parked:
         which = f"{name} {quote(turn)}"

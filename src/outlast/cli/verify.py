@@ -113,7 +113,8 @@ async def all_sessions(store: Store) -> list[str]:
 
 
 async def _verdict(store: Store, session: str, asked: Asked) -> Verdict:
-    from outlast.journal.integrity import Look, verify
+    from outlast.journal.integrity import Look
+    from outlast.restore.repair import look
 
     kept = [given_head(asked.head, session)] if asked.head is not None else []
     sealed = kept_seal(store, session)
@@ -124,7 +125,7 @@ async def _verdict(store: Store, session: str, asked: Asked) -> Verdict:
     row = await store.listed(session)
     inbox = [entry.request_id for entry in await store.pending(session) if entry.damaged]
     with Ticking(asked.screen, f"verify {session}", 0 if row is None else row.entry.seq) as ticking:
-        found = await verify(store, session, Look(marks=marks, told=ticking.at))
+        found = await look(store, session, Look(marks=marks, told=ticking.at))
     key = read_key(asked.key_file)
     seals = [looked_at(each, found, key) for each in kept]
     broken = [seal for seal in seals if seal.result == "broken"]
@@ -185,8 +186,15 @@ def remedy_of(found: Verified) -> str | None:
             f"put the blob's file back from a backup; outlast tail {name} --after {found.fault.seq} reads on"
         )
     if found.state.root is None:
-        return "put a backup back: nothing before the fault makes a session"
+        return f"{without_beginning(found.session)}: nothing before the fault makes a session"
     return f"outlast repair {name}"
+
+
+def without_beginning(session: str) -> str:
+    """What helps where not even a journal's beginning is left."""
+    from shlex import quote
+
+    return f"put a backup back, or outlast repair {quote(session)} --anew"
 
 
 async def _remedy(store: Store, found: Verified) -> str | None:

@@ -19,6 +19,7 @@ from outlast.records.envelope import Record
 from outlast.state.fold import apply
 from outlast.state.invariants import Invariants
 from outlast.state.model import State
+from outlast.store import refusals
 from outlast.store.contract import Row, Store
 
 FaultKind = Literal["record", "body", "rule", "shorter", "replaced"]
@@ -76,7 +77,8 @@ async def read_known(store: Store, session: str, after: int = 0) -> AsyncIterato
 
 @dataclass(slots=True)
 class Verified:
-    """What was found. Everything up to `seq` is as it was stored."""
+    """What was found. Everything up to `seq` is as it was stored; nothing is where none of it is there, which
+    is no fault of a session that is still to begin (`lose`)."""
 
     session: str
     seq: int = 0
@@ -87,6 +89,11 @@ class Verified:
     newer: Newer | None = None
     chains: dict[int, bytes] = field(default_factory=dict)
     """The chain at the records that were asked for."""
+
+    def lose(self, noted: int) -> None:
+        """No record is there, of a session that had begun: `noted` is the last one that is known of."""
+        error = refusals.nothing_left(self.session)
+        self.fault = Fault("shorter", 1, error.reason, error.message, noted)
 
 
 @dataclass(frozen=True, slots=True)

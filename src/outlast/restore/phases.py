@@ -31,9 +31,8 @@ from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.probe import fence_agents, generation_of, probe_facts, wake_agents
 from outlast.restore.repairs import closing_gates, end_asked_for, quick_repairs, slow_ending, stop_asked_for
 from outlast.restore.start import first_records
-from outlast.restore.surroundings import Surroundings, hosting_for
+from outlast.restore.surroundings import Surroundings, hosting_for, unopenable
 from outlast.state.model import Loop, State
-from outlast.store import refusals
 from outlast.store.contract import AcquireOptions, Lease
 from outlast.turns import launch
 from outlast.turns.driver import LoopDriver
@@ -136,7 +135,7 @@ async def _discover(now: Restoring) -> None:
     if state.seq == 0:
         entries = await now.around.store.pending(now.request.session)
         if not any(entry.opening_body for entry in entries):
-            raise refusals.no_session(now.request.session)
+            raise await unopenable(now.around.store, now.request.session)
     elif not state.lineage:
         raise RestoreDiscoveryError(now.request.session, "SessionStarted")
     elif state.root is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from outlast.errors import IntegrityError, InvalidRecordError, UnsupportedRecordError
 from outlast.journal import Journal, Loaded
@@ -26,17 +27,19 @@ from outlast.records.types import (
     TurnParked,
     TurnStarted,
 )
+from outlast.restore.anew import Anew, Begun, begin_anew
 from outlast.state.catalog import catalog_entry
 from outlast.state.model import State
-from outlast.store.contract import AcquireOptions, Cut, Entry, Lease, Mendable, Settlement
+from outlast.store.contract import AcquireOptions, Cut, Entry, Lease, Mendable, Settlement, Store
 from outlast.turns import launch
 from outlast.turns.hosting import agent_folder
 from outlast.turns.requests import InputRequest, decode
 
 
 async def relist(store: Mendable) -> list[str]:
-    """Make missing rows of the list anew, from journals and inboxes. Gives the sessions it could not list."""
-    left = []
+    """Make missing rows of the list anew, from journals and inboxes. Gives the sessions of whose journal not
+    even the beginning is left."""
+    left = await store.mending.emptied()
     for session in await store.mending.unlisted():
         found = await verify(store, session, _LOOK)
         opening = next((entry.opening for entry in await store.pending(session) if entry.opening), None)
@@ -65,21 +68,23 @@ class Repaired:
     """Requests whose record went."""
 
 
-async def repair(store: Mendable, session: str) -> Repaired | None:
+async def repair(store: Mendable, session: str, anew: Anew | None = None) -> Repaired | None:
     """End the journal before its first fault, under a lease of its own; None where there is nothing to mend.
+    With `anew` also where nothing before the fault makes a session: it is begun again then.
 
     Raises LeaseHeldError while somebody owns the session, UnsupportedRecordError where a newer outlast wrote,
     IntegrityError where nothing before the fault makes a session or the database's own pages are damaged,
-    KeepError where an agent cannot be ended, and StoreErrors. Nothing was cut then.
+    KeepError where an agent cannot be ended, and StoreErrors. With `anew` also StoreBusyError while an agent
+    lives that may be the session's, and what `anew` raises. Nothing was cut then.
     """
-    if _mendable(await verify(store, session, _LOOK)) is None:
+    if _mendable(await look(store, session), anew) is None:
         return None
     await store.mending.require_sound()
     lease = await store.acquire(session, AcquireOptions(damaged=True))
     try:
-        found = await verify(store, session, _LOOK)
-        fault = _mendable(found)
-        return None if fault is None else await _cut(store, lease, found, fault)
+        found = await look(store, session)
+        fault = _mendable(found, anew)
+        return None if fault is None else await _cut(store, lease, found, await _begun(store, found, anew))
     finally:
         await lease.release()
 
@@ -88,7 +93,26 @@ _LOOK = Look(bodies="outline")
 """A body that nothing is folded from is no reason to cut: the session goes on without it."""
 
 
-def _mendable(found: Verified) -> Fault | None:
+async def look(store: Store, session: str, how: Look = _LOOK) -> Verified:
+    """As `verify`; where nothing is left of the journal of a session that had begun, that is its fault."""
+    # In this order: the input that opens a session goes with its first records.
+    pending = await store.pending(session)
+    row = await store.listed(session)
+    found = await verify(store, session, how)
+    known = row is not None or pending
+    if found.seq == 0 and found.fault is None and known and not any(e.opening_body for e in pending):
+        found.lose(0 if row is None else row.entry.seq)
+    return found
+
+
+async def _begun(store: Mendable, found: Verified, anew: Anew | None) -> Begun:
+    """Where the journal goes on: after its last good record, or anew."""
+    if found.state.root is not None or anew is None:
+        return Begun(found.state)
+    return await begin_anew(store, found, anew)
+
+
+def _mendable(found: Verified, anew: Anew | None) -> Fault | None:
     fault = found.fault
     if fault is None:
         return None
@@ -98,39 +122,41 @@ def _mendable(found: Verified) -> Fault | None:
             hint="use the newer outlast",
             session_id=found.session,
         )
-    if found.state.root is None:
+    if found.state.root is None and anew is None:
+        again = f"`outlast repair {quote(found.session)} --anew` begins it again without its history"
         raise IntegrityError(
             f"{fault.message}: nothing before it makes a session",
             seq=fault.seq,
             reason=fault.reason,
-            hint="put a backup back; what is left stays as it is",
+            hint=f"put a backup back: what is left stays as it is until then; or {again}",
             session_id=found.session,
         )
     return fault
 
 
-async def _cut(store: Mendable, lease: Lease, found: Verified, fault: Fault) -> Repaired:
-    state = found.state
+async def _cut(store: Mendable, lease: Lease, found: Verified, begun: Begun) -> Repaired:
+    fault, state, keep = found.fault, begun.state, begun.state.seq
+    assert fault is not None  # the caller has looked
     await _end_agents(store, state, lease)
     pending = await store.pending(found.session) if fault.kind == "shorter" else []
-    beyond = await store.mending.beyond(found.session, found.seq)
+    beyond = await store.mending.beyond(found.session, keep)
     lost = beyond.settled
     last = max(fault.noted, beyond.last, found.seq)
     told = JournalRepaired(
-        cut_seq=found.seq + 1,
+        cut_seq=keep + 1,
         lost_to=last,
         kind=fault.kind,
         reason=fault.reason,
         quarantine=store.mending.quarantine_name(lease),
     )
-    chosen = Closing(state, told.cut_seq)
+    chosen = Closing(state, told.cut_seq, begun.loop)
     fence = Fence(epoch=lease.epoch, holder=store.label, previous_epoch=state.epoch)
-    drafts = [Draft(body=fence), Draft(body=told), *chosen.drafts(lost, pending)]
+    drafts = [Draft(body=fence), *begun.first, Draft(body=told), *chosen.drafts(lost, pending)]
     journal = Journal(store, lease, Loaded(state))
     batch = await journal.prepare(drafts, chosen.settle(drafts, pending))
     settled = {_request(draft.body): record.seq for draft, record in zip(drafts, batch.records, strict=True)}
     cut = Cut(
-        keep=found.seq,
+        keep=keep,
         append=batch.append,
         last=last,
         reason=fault.reason,
@@ -141,7 +167,7 @@ async def _cut(store: Mendable, lease: Lease, found: Verified, fault: Fault) -> 
     return Repaired(
         session=found.session,
         fault=fault,
-        kept=found.seq,
+        kept=keep,
         lost_to=last,
         quarantine=told.quarantine,
         parked=tuple(chosen.parked),
@@ -156,10 +182,11 @@ def _request(body: Body) -> str | None:
 class Closing:
     """The records that close what a cut leaves undecided (pure)."""
 
-    def __init__(self, state: State, cut_seq: int) -> None:
+    def __init__(self, state: State, cut_seq: int, loop: str | None = None) -> None:
+        """`loop`: of a session that is begun anew."""
         self.parked: list[str] = []
         self._state = state
-        self._loop = state.root
+        self._loop = state.root or loop
         self._turns = 0 if state.root is None else state.loops[state.root].turns
         self._unknown = f"the journal was cut at record {cut_seq}: whether it was carried out is not known"
 

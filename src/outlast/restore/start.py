@@ -19,9 +19,14 @@ def first_records(entries: Sequence[Entry], lineage: str, resolve: Callable[[str
     """SessionStarted and the root LoopStarted, as the first admitted input wants them."""
     entry = next(entry for entry in entries if entry.opening_body is not None)
     opening = decode_opening(entry.opening_body or b"")
-    agent = resolve(opening.agent)
+    return beginning(opening, lineage, resolve(opening.agent), entry)
+
+
+def beginning(opening: Opening, lineage: str, agent: Agent, entry: Entry | None = None) -> list[Draft]:
+    """SessionStarted and the root LoopStarted; `entry` is what led to them."""
     manifest = manifest_of(opening, agent)
     loop = new_id()
+    cause, actor = (None, None) if entry is None else (entry.request_id, entry.actor)
     started = SessionStarted(
         lineage=lineage,
         manifest=manifest,
@@ -32,8 +37,8 @@ def first_records(entries: Sequence[Entry], lineage: str, resolve: Callable[[str
     )
     root = LoopStarted(loop=loop, name="main", agent=opening.agent, agent_kind=agent.kind)
     return [
-        Draft(body=started, cause=entry.request_id, actor=entry.actor),
-        Draft(body=root, loop=loop, cause=entry.request_id, actor=entry.actor),
+        Draft(body=started, cause=cause, actor=actor),
+        Draft(body=root, loop=loop, cause=cause, actor=actor),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from outlast.errors import OutlastError
 from outlast.journal import load
 from outlast.keep import Claim
 from outlast.restore.plan import RestorePlan, plan
@@ -35,11 +36,17 @@ async def look(around: Surroundings, session: str) -> RestorePlan:
     loaded = await load(around.store, session)
     state = loaded.state
     pending = await around.store.pending(session)
-    if state.seq == 0 and not pending:
-        raise refusals.no_session(session)
+    if state.seq == 0 and not any(entry.opening_body for entry in pending):
+        raise await unopenable(around.store, session)
     claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
     facts = await probe_facts(state, len(pending), hosting_for(around, state, claim), around.resolve)
     return plan(state, replace(facts, verified_from=loaded.verified_from))
+
+
+async def unopenable(store: Store, session: str) -> OutlastError:
+    """Why a session without a journal, and without an input that opens it, is none, or is no more."""
+    known = await store.listed(session) is not None or await store.pending(session)
+    return refusals.nothing_left(session) if known else refusals.no_session(session)
 
 
 def hosting_for(around: Surroundings, state: State, claim: Claim) -> Hosting:

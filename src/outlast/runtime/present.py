@@ -42,6 +42,8 @@ async def present(store: Store, session: str) -> Present:
     if row is None:
         raise refusals.no_session(session)
     state = await load_state(store, session)
+    if row.entry.seq > 0 == state.seq:
+        raise refusals.nothing_left(session)
     pending = await store.pending(session)
     answers = waiting_answers(pending)
     turn = state.running

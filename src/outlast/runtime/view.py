@@ -123,6 +123,8 @@ async def _as_far_as_it_goes(
             folded.take(record)
     except (IntegrityError, RecordError) as error:
         fault = error
+    if fault is None and row.entry.seq > 0 == history.seq:
+        fault = refusals.nothing_left(session)
     accepted = {turn.turn for turn in history.turns}
     answers = waiting_answers(pending)
     view = View(

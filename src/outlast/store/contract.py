@@ -326,8 +326,9 @@ class Store(Protocol):
 
     # inbox
     async def admit(self, admission: Admission) -> Admitted:
-        """Raises RequestCollisionError when the id was used with another kind or body, and
-        SessionNotFoundError when the session is new and `opening` is missing."""
+        """Raises RequestCollisionError when the id was used with another kind or body, SessionNotFoundError
+        when the session is new and `opening` is missing, and IntegrityError when nothing is left of a journal
+        that had been begun."""
         ...
 
     async def pending(self, name: str) -> list[Entry]:
@@ -394,6 +395,10 @@ class Mending(Protocol):
 
     async def unlisted(self) -> list[str]:
         """Sessions that have a journal or an inbox, and in the catalog no row, or one of another time."""
+        ...
+
+    async def emptied(self) -> list[str]:
+        """Sessions that had begun, or to which something was sent, and of whose journal nothing is left."""
         ...
 
     async def relist(self, entry: CatalogEntry) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from outlast.errors import (
     AmbiguousIdError,
     ConflictError,
@@ -62,7 +64,11 @@ def declared_dead(name: str) -> FencedError:
 
 
 def held(name: str, *, epoch: int, label: str, own: bool) -> LeaseHeldError:
-    hint = "`outlast attach` follows it; `outlast resume --take-over` ends that process and takes the session"
+    which = quote(name)
+    hint = (
+        f"`outlast attach {which}` follows it; `outlast resume {which} --take-over` ends that process and"
+        " takes the session"
+    )
     if own:
         hint = "this very process owns it"
     return LeaseHeldError(
@@ -86,6 +92,20 @@ def collision(name: str, request: str) -> RequestCollisionError:
 
 def no_session(name: str) -> SessionNotFoundError:
     return SessionNotFoundError(f"no session {name}", session_id=name, hint=_LISTS)
+
+
+def nothing_left(name: str) -> IntegrityError:
+    """For a session that had begun and of whose journal no record is there."""
+    return IntegrityError(
+        f"of the journal of {name} nothing is left",
+        seq=0,
+        reason=NOTHING_LEFT,
+        hint=f"put a backup back; `outlast repair {quote(name)} --anew` begins it again without its history",
+        session_id=name,
+    )
+
+
+NOTHING_LEFT = "its journal is lost, all of it"
 
 
 def ambiguous_id(prefix: str, first: str, second: str) -> AmbiguousIdError:

@@ -28,7 +28,8 @@ LIST_PREFIX = f"{_BY_NAME} WHERE name >= ? AND name < ?{_NEWEST}"
 LIST_WORKSPACE_PREFIX = f"{_BY_NAME} WHERE name >= ? AND name < ? AND catalog.workspace = ?{_NEWEST}"
 _KNOWN = (
     "(EXISTS (SELECT 1 FROM catalog WHERE catalog.s = session.s)"
-    " OR EXISTS (SELECT 1 FROM record WHERE record.s = session.s))"
+    " OR EXISTS (SELECT 1 FROM record WHERE record.s = session.s)"
+    " OR EXISTS (SELECT 1 FROM inbox WHERE inbox.s = session.s))"
 )
 FIND_EXACT = f"SELECT name FROM session WHERE name = ? AND {_KNOWN}"
 FIND_PREFIX = f"SELECT name FROM session WHERE name >= ? AND name < ? AND {_KNOWN} ORDER BY name LIMIT 2"

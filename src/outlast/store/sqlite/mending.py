@@ -144,6 +144,9 @@ class Mending:
     async def unlisted(self) -> list[str]:
         return self._reader.unlisted()
 
+    async def emptied(self) -> list[str]:
+        return self._reader.emptied()
+
     async def relist(self, entry: CatalogEntry) -> None:
         await self._submit(Relist(entry))
 
@@ -155,9 +158,9 @@ class Mending:
         await asyncio.to_thread(quarantine.keep, self._layout, self._store, cut, noted)
 
     async def cut(self, cut: Cut) -> None:
-        before = self._reader.page(cut.name, cut.keep - 1, 1)
+        before = self._reader.page(cut.name, cut.keep - 1, 1)[0].chain if cut.keep else b""
         try:
-            await self._submit(CutJournal(cut, before[0].chain))
+            await self._submit(CutJournal(cut, before))
         except IntegrityError as error:
             if isinstance(error.__cause__, apsw.Error):
                 raise damaged(self._layout, str(error.__cause__)) from error

@@ -20,6 +20,7 @@ from outlast.store.sqlite.transaction import SELECT_CHAIN, SELECT_ENTRY, SELECT_
 from outlast.store.sqlite.witness import Seen, Witness, compare
 
 SELECT_IDS = "SELECT id, chain FROM record WHERE s = ? AND seq > ? AND seq <= ? ORDER BY seq"
+SELECT_OPENING = "SELECT 1 FROM inbox WHERE s = ? AND opening_body IS NOT NULL LIMIT 1"
 FREE_NODE = "UPDATE lease SET node = NULL WHERE node = ?"
 # One it replaces is dropped with the rest: a snapshot is written whole or not at all.
 DROP_SNAPSHOTS = (
@@ -182,8 +183,8 @@ class Admit:
         if before is not None:
             return before
         listed = s is not None and txn.one("SELECT 1 FROM catalog WHERE s = ?", (s,)) is not None
-        if given.opening is None and not listed and txn.tip(s).seq == 0:
-            raise refusals.no_session(given.session)
+        if s is None or txn.tip(s).seq == 0:
+            self._refuse_unopenable(txn, s, listed=listed)
         s = txn.make_session(given.session)
         opens = given.opening is not None and not listed
         opening = given.opening if opens else None
@@ -201,6 +202,14 @@ class Admit:
             )
         txn.effects.names.add(given.session)
         return Admitted(created=True)
+
+    def _refuse_unopenable(self, txn: Transaction, s: int | None, *, listed: bool) -> None:
+        """Without a journal it takes an opening, this one's or one that waits, or nobody can ever run it."""
+        opens = None if s is None else txn.one(SELECT_OPENING, (s,))
+        if opens is None and listed:
+            raise refusals.nothing_left(self.admission.session)
+        if opens is None and self.admission.opening is None:
+            raise refusals.no_session(self.admission.session)
 
     def _before(self, txn: Transaction, s: int) -> Admitted | None:
         """The answer for a request that was admitted before."""

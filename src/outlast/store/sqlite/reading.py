@@ -73,10 +73,16 @@ SELECT_SNAPSHOTS = "SELECT seq, chain, fold_version, digest, body FROM snapshot 
 SELECT_REFERENCE = "SELECT 1 FROM blob WHERE digest = ? LIMIT 1"
 SELECT_PENDING = f"SELECT {ENTRY_COLUMNS} FROM inbox WHERE s = ? ORDER BY n"
 SELECT_AWAITED = "SELECT DISTINCT name FROM inbox JOIN session ON session.s = inbox.s ORDER BY inbox.s"
+_HAS_RECORDS = "EXISTS (SELECT 1 FROM record WHERE record.s = session.s)"
+_HAS_OPENING = "EXISTS (SELECT 1 FROM inbox WHERE inbox.s = session.s AND opening_body IS NOT NULL)"
 SELECT_UNLISTED = (
     "SELECT name FROM session LEFT JOIN catalog ON catalog.s = session.s"
     " WHERE catalog.seq IS NOT (SELECT coalesce(max(seq), 0) FROM record WHERE record.s = session.s)"
-    " AND (EXISTS (SELECT 1 FROM record WHERE record.s = session.s)"
+    f" AND ({_HAS_RECORDS} OR {_HAS_OPENING}) ORDER BY session.s"
+)
+SELECT_EMPTIED = (
+    f"SELECT name FROM session WHERE NOT {_HAS_RECORDS} AND NOT {_HAS_OPENING}"
+    " AND (EXISTS (SELECT 1 FROM catalog WHERE catalog.s = session.s)"
     " OR EXISTS (SELECT 1 FROM inbox WHERE inbox.s = session.s)) ORDER BY session.s"
 )
 SELECT_LAST = "SELECT max(seq) FROM record WHERE s = ?"
@@ -213,6 +219,10 @@ class Reader:
     def unlisted(self) -> list[str]:
         """Sessions that have a journal or an inbox, and in the catalog no row, or one of another time."""
         return [cast(str, row[0]) for row in self._all(SELECT_UNLISTED)]
+
+    def emptied(self) -> list[str]:
+        """Sessions that had begun, or to which something was sent, and of whose journal nothing is left."""
+        return [cast(str, row[0]) for row in self._all(SELECT_EMPTIED)]
 
     def noted(self, name: str) -> Tip | None:
         """How far the journal was, by its witness."""
