@@ -24,7 +24,7 @@ from outlast.agents.provider_state import (
     put_back,
 )
 from outlast.clock import monotonic
-from outlast.errors import IntegrityError, StoreError, UsageError, in_words
+from outlast.errors import AgentError, IntegrityError, StoreError, UsageError, in_words
 from outlast.journal import Journal
 from outlast.records.agent_state import AgentStateCaptured, AgentStateRestored, StatePiece
 from outlast.records.envelope import Draft
@@ -68,6 +68,8 @@ class ProviderSession:
                 return
             file = await asyncio.to_thread(keeper.find_state, place)
             await self._prepare(keeper, place, file)
+        except AgentError as error:
+            raise LaunchFailure(Failure("session_missing", str(error))) from error
         except OSError as error:
             why, hint = in_words(error)
             message = f"the agent's own file of the session cannot be used: {why}; {hint}"

@@ -315,7 +315,7 @@ def _without_failure(loop: Loop) -> NextSession:
     if session is None:
         return NextSession(loop.loop, "start_new", None, False, f"a person has decided so ({loop.decided})")
     if known == "lost":
-        reason = "it was lost: if the agent does not know it again, it begins a new one, visibly"
+        reason = "it was lost: it is tried once more, and where that fails a person chooses"
     elif confirmed:
         reason = "it has ended a turn on it"
     else:

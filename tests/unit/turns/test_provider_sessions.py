@@ -10,7 +10,7 @@ import pytest
 
 from outlast.agents import Command
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
-from outlast.errors import IntegrityError
+from outlast.errors import AgentError, IntegrityError
 from outlast.journal import Journal
 from outlast.keep import Claim
 from outlast.records.agent_state import AgentSessionDecided, AgentStateRestored, LostChoice
@@ -264,3 +264,19 @@ def next_turn(name: str) -> list[Draft]:
 
 def _content(path: str) -> bytes:
     return Path(path).read_bytes()
+
+
+async def test_a_place_that_the_program_alone_knows_is_a_verdict(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.unlink()
+
+    def unknown(self: Keeping, place: StatePlace, name: str) -> Path:
+        raise AgentError("where it belongs is not known")
+
+    monkeypatch.setattr(Keeping, "state_path", unknown)
+    with pytest.raises(LaunchFailure, match="not known") as failed:
+        await kept.provider.prepare()
+    assert failed.value.failure.code == "session_missing"
