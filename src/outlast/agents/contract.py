@@ -269,6 +269,7 @@ class ExitInfo:
     status: int | None
     signal: int | None
     oom: bool = False
+    """The kernel killed it for want of memory, or what it waited for."""
     killed: bool = False
     """The runtime or the shim ended it (a kill began before the exit): the signal is not the agent's own."""
     lingered: bool = False

@@ -49,7 +49,7 @@ _KINDS = (
     Kind(
         "oom_killed",
         "resume_session",
-        "The system ran out of memory and killed the agent.",
+        "The system killed the agent, or what it had started, for want of memory.",
         "Give it more memory or smaller work, then send the next message.",
     ),
     Kind(
@@ -287,7 +287,8 @@ def recovery_of(code: str) -> Recovery | None:
 def classify_exit(info: ExitInfo) -> Failure:
     """What the end of a process says, when it never said how its turn ended."""
     if info.oom:
-        return _exit_failure("oom_killed", "the system killed the agent for want of memory", info)
+        whom = "the agent" if info.signal is not None else "a process that the agent waited for"
+        return _exit_failure("oom_killed", f"the system killed {whom} for want of memory", info)
     if info.killed and not info.lingered:
         return _exit_failure("cancelled", "the agent was ended on request", info)
     if info.killed and info.status is None:
@@ -336,7 +337,7 @@ def reported(
 
 
 def pause_in(text: str) -> float | None:
-    """Seconds that a message asks to be left alone, in the words that providers use ("try again in 11.5s")."""
+    """Seconds that a message asks to be left alone, in a provider's words ("try again in 11.5s")."""
     asked = _PAUSE.search(text)
     return None if asked is None else float(asked[1]) * _UNITS[asked[2].lower()]
 

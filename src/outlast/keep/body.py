@@ -13,6 +13,7 @@ from . import frames, layout, proc
 from .agent import Agent, LaunchFailed, Program, launch
 from .fields import pack
 from .inputs import Inputs
+from .memory import OomWatch
 from .points import point
 from .spool import DiskRefused, Spool
 
@@ -55,7 +56,7 @@ class Body:
         self._log = -1
         self._log_size = 0
         self._cap = 0
-        self._oom_before = 0
+        self._oom: OomWatch | None = None
         self._reaped: proc.Reaped | None = None
         self._launch_failure: LaunchFailed | None = None
         self._pause = 0
@@ -141,7 +142,7 @@ class Body:
     def start(self, program: Program, input_limit: int, cap: int) -> dict[str, Value]:
         """Execute the agent; returns the started frame's fields. After a failure the shim ends."""
         point("keep.start.before")
-        self._oom_before = proc.oom_kills()
+        self._oom = OomWatch()
         self._cap = cap
         said: dict[str, Value]
         try:
@@ -374,14 +375,14 @@ class Body:
 
     def _exit_fields(self, *, complete: bool) -> dict[str, Value]:
         reaped, failure = self._reaped, self._launch_failure
-        starved = reaped is not None and reaped.status == proc.SIGKILL and not self.killed
+        starved = self._oom is not None and reaped is not None and self._oom.has_starved(reaped.status)
         return {
             "verified": 1,
             "complete": int(complete),
             "pid": 0 if self.agent is None else self.agent.pid,
             "status": None if reaped is None else reaped.status,
             "max_rss": 0 if reaped is None else reaped.max_rss,
-            "oom": int(starved and proc.oom_kills() > self._oom_before),
+            "oom": int(starved and not self.killed),
             "killed": self.killed,
             "launch_errno": None if failure is None else failure.number,
             "launch_stage": "" if failure is None else failure.stage,

@@ -267,18 +267,6 @@ def signal_group(group: int, number: int) -> None:
         return
 
 
-def oom_kills() -> int:
-    """How many processes this machine's kernel has killed for want of memory since boot."""
-    try:
-        with open("/proc/vmstat", "rb") as file:
-            for line in file:
-                if line.startswith(b"oom_kill "):
-                    return int(line.split()[1])
-    except OSError:
-        pass
-    return 0
-
-
 class Reaped:
     """What waiting for one watched process told."""
 

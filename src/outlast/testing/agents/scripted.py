@@ -38,6 +38,7 @@ pass: a wait is for a file or for stdin, and the process ends itself (status 99)
 | `line:MB` | prints one line of that size |
 | `exit:N` | ends at once with status N, saying nothing more |
 | `signal:N` | ends itself by signal N |
+| `eat:MB` | takes that much memory, and uses it |
 | `ignore-term` | takes SIGTERM for nothing |
 | `hang` | never ends (but for the limit) |
 | `close-stdout` | closes its stdout and goes on |
@@ -213,6 +214,9 @@ class Agent:
         arguments = ["sh", "-c", script, "sh", str(Path(file).absolute()), seconds]
         os.execve("/bin/sh", arguments, os.environ if environment is None else environment)
 
+    def eat(self, megabytes: str) -> None:
+        self.eaten = [bytearray(os.urandom(4096) * 256) for _ in range(int(megabytes))]
+
     def shell(self, command: str) -> None:
         subprocess.Popen(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL)
 
@@ -247,6 +251,7 @@ class Agent:
             "line": self.long_line,
             "exit": lambda status: os._exit(int(status)),
             "signal": self.die,
+            "eat": self.eat,
             "ignore-term": lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN),
             "hang": self.hang,
             "close-stdout": lambda _: to_nowhere(1),
