@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from tests.agents.claude.real import ONCE, THINK, TICK, WAIT, ClaudePlace, claude_place
 from tests.agents.codex.terminal import CTRL_C
+from tests.agents.codex.test_real_images import png, seen
 from tests.support.processes import Child, until
 
+from outlast.records.agent_state import AgentStateRestored
 from outlast.records.types import (
     AgentSessionChanged,
     CallObserved,
@@ -421,27 +423,52 @@ def test_settings_lost_the_users_hooks_and_permissions_are_in_force_after_a_resu
 
 
 def test_transcript_gone(place: ClaudePlace) -> None:
-    """A session that Claude Code does not know any more is never silently begun anew under its name."""
+    """It is put back from what was captured: the same session, the whole history, nothing said twice."""
     assert place.run("first").wait().status == 0
+    assert place.run(ONCE, key="two").wait().status == 0
     shutil.rmtree(place.home / "projects")
-    failed = place.run("second", key="two").wait()
+    assert place.run("third", key="three").wait().status == 0
+
+    assert place.journal("job").the(AgentStateRestored).through_turn == "two"
+    assert place.asked()[-1] == ["first", ONCE, "third"]
+    assert len(place.told().of_kind("call")) == len(place.told().of_kind("result")) == 1
+    place.assert_one_session()
+    assert place.lines("begun") == 1
+
+
+def test_provider_corrupt_a_lost_line_of_a_transcript_is_a_choice_and_no_silence(place: ClaudePlace) -> None:
+    """Claude Code itself would go on without a word, and without all that came before the line."""
+    assert place.run("first").wait().status == 0
+    assert place.run("second", key="two").wait().status == 0
+    (transcript,) = place.transcripts
+    lines = transcript.read_bytes().splitlines(keepends=True)
+    lost = next(at for at, line in enumerate(lines) if b'"assistant"' in line)
+    transcript.write_bytes(b"".join([*lines[:lost], b"{}\n", *lines[lost + 1 :]]))
+    failed = place.run("third", key="three").wait()
 
     assert failed.status != 0
     journal = place.journal("job")
-    receipt = journal.the(TurnFailed, "two").receipt
-    assert (receipt.failed_phase, receipt.error.code) == ("host_launch", "session_missing")
-    assert not journal.bodies(InputReserved, "two")
-    assert [body.state for body in journal.bodies(AgentSessionChanged)][-1] == "lost"
-
-    assert place.call("retry", "job", "two", "--reseed").status == 0
+    assert journal.the(TurnFailed, "three").receipt.error.code == "session_corrupt"
+    assert not journal.bodies(InputReserved, "three")
+    assert place.call("retry", "job", "three", "--reseed").status == 0
     resumed = place.resume()
     assert (resumed.status, resumed.outcomes) == (0, ["done"]), resumed
-    journal = place.journal("job")
-    states = [(body.state, body.source) for body in journal.bodies(AgentSessionChanged)]
-    assert ("reseeded", "chosen") in states
+    changes = place.journal("job").bodies(AgentSessionChanged)
+    assert ("reseeded", "chosen") in [(body.state, body.source) for body in changes]
     assert len(place.sessions) == 2
-    assert [path.stem for path in place.transcripts] == [place.sessions[-1]]
-    assert any("User: first" in item.text for item in place.told().items)
+    assert sum("User: first" in item.text for item in place.told().of_kind("user")) == 1
+
+
+def test_a_session_goes_on_in_another_home_and_folder(place: ClaudePlace) -> None:
+    """Claude Code files its sessions by the folder that they run in: what was captured is put there."""
+    assert place.run("first").wait().status == 0
+    place.home = place.root / "other" / "claude"
+    place.home.mkdir(parents=True)
+    place.write_settings({})
+    place.variables["CLAUDE_CONFIG_DIR"] = str(place.home)
+    assert place.run("second", key="two").wait().status == 0
+    assert place.asked()[-1] == ["first", "second"]
+    place.assert_one_session()
 
 
 def test_a_torn_beginning_of_a_transcript_costs_nothing_but_the_id(place: ClaudePlace) -> None:
@@ -457,6 +484,23 @@ def test_a_torn_beginning_of_a_transcript_costs_nothing_but_the_id(place: Claude
     assert (resumed.status, resumed.outcomes) == (1, ["interrupted", "done"]), resumed
     assert len(place.sessions) == 2
     place.journal("job").assert_every_input_ends_once()
+
+
+def test_attachment_lost_images_are_given_as_they_are_and_stay(place: ClaudePlace) -> None:
+    """One from the command line; one waits in the queue of a dead owner."""
+    small, large = png(4), png(200)
+    for name, data in (("small.png", small), ("large.png", large)):
+        place.file(name).write_bytes(data)
+    said = ("-a", "claude", "--session", "job")
+    assert place.call("run", *said, "--key", "one", "--image", "small.png", "look").status == 0
+    assert place.told().of_kind("image")[-1].text == seen(small)
+
+    sent = place.call("send", "--image", "large.png", "job", "and this")
+    assert sent.status == 0, sent
+    resumed = place.resume()
+    assert (resumed.status, resumed.outcomes) == (0, ["done"]), resumed
+    assert [item.text for item in place.told().of_kind("image")] == [seen(small), seen(large)]
+    place.assert_one_session()
 
 
 # --- cancelling -----------------------------------------------------------------------------------

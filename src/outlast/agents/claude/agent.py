@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from outlast.agents.claude import keeping
 from outlast.agents.claude.binary import find_claude, version_of
 from outlast.agents.claude.fold import ClaudeFold
 from outlast.agents.claude.transcript import claude_home, find_transcript, unmentioned
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
+from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.agents.retry import RETRY_ATTEMPTS
 from outlast.agents.settings import check_settings
 from outlast.errors import AgentError
@@ -87,7 +89,9 @@ class Claude:
     def capabilities(self) -> Capabilities:
         """We choose the session's id; messages carry a key that Claude Code takes once; one process serves
         many turns and takes inputs while one runs."""
-        return Capabilities(resume=True, steer=True, choose_id=True, message_key=True, many_turns=True)
+        return Capabilities(
+            resume=True, steer=True, choose_id=True, message_key=True, images=True, many_turns=True
+        )
 
     def launch(self, context: LaunchContext) -> LaunchSpec:
         """The command to run. Raises AgentError when the program or CLAUDE_CONFIG_DIR is not there."""
@@ -120,6 +124,26 @@ class Claude:
         """Of these calls those that the session's transcript does not mention: no model is told of them."""
         path = find_transcript(claude_home(self._environment(environ)), workspace, provider_session)
         return frozenset(calls) if path is None else unmentioned(path, calls)
+
+    def state_home(self, environ: Mapping[str, str]) -> Path:
+        """Claude Code's home."""
+        return claude_home(environ)
+
+    def find_state(self, place: StatePlace) -> StateFile | None:
+        """The session's transcript."""
+        return keeping.find_state(place)
+
+    def state_path(self, place: StatePlace, name: str) -> Path:
+        """Where a transcript of this name belongs."""
+        return keeping.state_path(place, name)
+
+    def state_damage(self, path: Path, provider_session: str) -> str:
+        """What is wrong with a transcript."""
+        return keeping.state_damage(path, provider_session)
+
+    def summary(self, path: Path, provider_session: str) -> StateSummary:
+        """What a transcript tells of its session."""
+        return keeping.summary(path)
 
     def versions(self) -> Mapping[str, str]:
         """Of the program, as far as a file beside it tells, and of the adapter."""

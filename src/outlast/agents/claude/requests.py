@@ -10,6 +10,7 @@ from outlast.agents.claude.wire import Sent
 from outlast.agents.contract import InputLine, Prompt
 from outlast.agents.peer import encode_line
 from outlast.ids import derived_id
+from outlast.records.types import Content
 
 _CONTINUE = (
     "The previous turn was interrupted. Go on from where it ended. Commands that had started may have run "
@@ -25,15 +26,13 @@ def initialize(seq: int) -> InputLine:
 
 def message(session: str, prompt: Prompt, *, steer: bool = False) -> InputLine:
     """A message of the user: a prompt, or one that is to join the running turn."""
-    texts = [part.text for part in prompt.content]
-    if prompt.continues:
-        texts = [_CONTINUE]
+    content = [Content(text=_CONTINUE)] if prompt.continues else list(prompt.content)
     if prompt.notice:
-        texts.insert(0, prompt.notice)
+        content.insert(0, Content(text=prompt.notice))
     frame = {
         "type": "user",
         "uuid": message_key(session, prompt, steer=steer),
-        "message": {"role": "user", "content": _blocks(texts)},
+        "message": {"role": "user", "content": _blocks(content)},
         "parent_tool_use_id": None,
         "session_id": session,
         "outlast": Sent(prompt.request_id, prompt.attempt, steer),
@@ -75,8 +74,16 @@ def is_ours(request: str, seq: int) -> bool:
     return request == f"{_PREFIX}{seq}"
 
 
-def _blocks(texts: Iterable[str]) -> list[dict[str, str]]:
-    return [{"type": "text", "text": text} for text in texts]
+def _blocks(content: Iterable[Content]) -> list[dict[str, object]]:
+    return [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": part.media_type, "data": part.data},
+        }
+        if part.type == "image"
+        else {"type": "text", "text": part.text}
+        for part in content
+    ]
 
 
 def _request(seq: int, request: dict[str, object]) -> InputLine:

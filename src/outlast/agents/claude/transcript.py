@@ -35,12 +35,19 @@ def find_transcript(home: Path, workspace: str, session: str) -> Path | None:
         return None
 
 
+def folder_name(workspace: str) -> str | None:
+    """The name of the folder under which Claude Code files the sessions of `workspace`; None where that is
+    too long to be known."""
+    plain = _NOT_PLAIN.sub("-", workspace)
+    return plain if len(plain) <= _NAME_LIMIT else None
+
+
 def is_folder_of(name: str, workspace: str) -> bool:
     """Whether Claude Code files the sessions of `workspace` under a folder of this name."""
-    plain = _NOT_PLAIN.sub("-", workspace)
-    if len(plain) <= _NAME_LIMIT:
-        return name == plain
-    return name.startswith(f"{plain[:_NAME_LIMIT]}-")
+    known = folder_name(workspace)
+    if known is not None:
+        return name == known
+    return name.startswith(f"{_NOT_PLAIN.sub('-', workspace)[:_NAME_LIMIT]}-")
 
 
 def unmentioned(path: Path, words: Iterable[str]) -> frozenset[str]:
