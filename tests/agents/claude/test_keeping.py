@@ -1,0 +1,113 @@
+"""What a transcript is looked at for: damage that Claude Code itself passes over, and what it tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast.agents.claude import Claude
+from outlast.agents.provider_state import KeepsState, Said, StatePlace
+from outlast.errors import AgentError
+
+SESSION = "01a227de-0000-7000-8000-000000000001"
+
+
+def entry(uuid: str, parent: str | None, kind: str = "user", content: Any = "hi", **fields: Any) -> str:
+    line = {
+        "type": kind,
+        "uuid": uuid,
+        "parentUuid": parent,
+        "sessionId": SESSION,
+        "cwd": "/work/space",
+        "message": {"content": content},
+        **fields,
+    }
+    return json.dumps(line)
+
+
+WHOLE = (
+    '{"type": "queue-operation", "operation": "enqueue"}',
+    entry("a", None, content="first words"),
+    entry("b", "a", "attachment"),
+    entry("c", "b", "assistant", [{"type": "text", "text": "an answer"}]),
+    entry("d", "c", "assistant", [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]),
+    entry("e", "d", content=[{"type": "tool_result", "tool_use_id": "t", "content": "out"}]),
+    entry("f", "e", content=[{"type": "text", "text": "second words"}]),
+    entry("g", "f", "assistant", [{"type": "text", "text": "another"}]),
+)
+
+
+def written(tmp_path: Path, lines: Sequence[str]) -> Path:
+    path = tmp_path / "claude" / "projects" / "-work-space" / f"{SESSION}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def place(tmp_path: Path, workspace: str = "/work/space") -> StatePlace:
+    return StatePlace(SESSION, workspace, {"CLAUDE_CONFIG_DIR": str(tmp_path / "claude")})
+
+
+def damage(tmp_path: Path, lines: Sequence[str]) -> str:
+    return Claude().state_damage(written(tmp_path, lines), SESSION)
+
+
+def test_a_whole_transcript_has_no_damage(tmp_path: Path) -> None:
+    agent: KeepsState = Claude()
+    path = written(tmp_path, WHOLE)
+    assert agent.state_damage(path, SESSION) == ""
+    found = agent.find_state(place(tmp_path))
+    assert found is not None
+    assert (found.path, found.name) == (path, f"{SESSION}.jsonl")
+
+
+def test_provider_corrupt_a_lost_entry_is_named_by_what_hung_on_it(tmp_path: Path) -> None:
+    assert damage(tmp_path, [*WHOLE[:3], "{}", *WHOLE[4:]]) == (
+        "line 5 goes on from an entry that is not there"
+    )
+    assert damage(tmp_path, [*WHOLE[:3], *WHOLE[4:]]) == "line 4 goes on from an entry that is not there"
+
+
+def test_torn_tail_an_end_that_was_torn_and_gone_on_after_is_no_damage(tmp_path: Path) -> None:
+    """Claude Code begins a new line after it, from the last entry that was whole."""
+    assert damage(tmp_path, [*WHOLE[:-1], WHOLE[-1][:30]]) == ""
+    assert damage(tmp_path, [*WHOLE[:-1], WHOLE[-1][:30], entry("h", "f", "assistant")]) == ""
+
+
+def test_nul_block_a_transcript_without_a_line_that_can_be_read_is_damaged(tmp_path: Path) -> None:
+    assert damage(tmp_path, ["\0" * 100]) == "no line of it can be read"
+    assert damage(tmp_path, []) == "no line of it can be read"
+
+
+def test_wrong_adopt_another_sessions_transcript_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    other = [line.replace(SESSION, "01a227de-0000-7000-8000-000000000002") for line in WHOLE[1:]]
+    assert damage(tmp_path, other) == "it is the transcript of another session"
+
+
+def test_a_transcript_is_put_where_the_program_looks_for_it(tmp_path: Path) -> None:
+    agent, name = Claude(), f"{SESSION}.jsonl"
+    projects = tmp_path / "claude" / "projects"
+    assert agent.state_path(place(tmp_path, "/other/a.b"), name) == projects / "-other-a-b" / name
+    with pytest.raises(AgentError, match="is not the transcript"):
+        agent.state_path(place(tmp_path), "../settings.json")
+    long = "/" + "x" * 300
+    with pytest.raises(AgentError, match="known to itself alone"):
+        agent.state_path(place(tmp_path, long), name)
+    (projects / f"-{'x' * 199}-1k2j3h").mkdir(parents=True)
+    assert agent.state_path(place(tmp_path, long), name).parent.name == f"-{'x' * 199}-1k2j3h"
+
+
+def test_a_summary_tells_folder_turns_and_words(tmp_path: Path) -> None:
+    meta = entry("z", "g", content="a note of the program's own", isMeta=True)
+    summary = Claude().summary(written(tmp_path, [*WHOLE, meta, "torn"]), SESSION)
+    assert (summary.workspace, summary.turns) == ("/work/space", 2)
+    assert summary.said == (
+        Said("user", "first words"),
+        Said("assistant", "an answer"),
+        Said("user", "second words"),
+        Said("assistant", "another"),
+    )
