@@ -232,6 +232,8 @@ class LoopDriver:
         if self.host is not None:
             host, self.host = self.host, None
             await host.end(grace)
+            if not self.journal.lost.is_set():
+                await self._provider.capture_ended()
         elif isinstance(self.agent, AbsentAgent):
             await launch.end_living(self.hosting.folder(self.loop), self.hosting.claim)
         else:

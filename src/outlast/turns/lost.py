@@ -30,7 +30,7 @@ REASON_LIMIT = 1_000
 """Characters."""
 
 _LABELS: dict[LostChoice, str] = {
-    "put_back": "Put back what was captured of it (through {through}), and resume that",
+    "put_back": "Put back what was captured of it ({through}), and resume that",
     "as_is": "Resume it as it is there",
     "reseed": "Begin a new agent session that is told what happened so far",
     "fresh": "Begin a new agent session that knows nothing of this one",
@@ -123,8 +123,10 @@ def question(loop: Loop, turn: OpenTurn, failure: ReceiptError) -> GateOpened:
         choices.insert(0, "put_back")
     if failure.code == "session_corrupt":
         choices.insert(0 if captured is None else 1, "as_is")
-    through = (captured and captured.through_turn) or "its beginning"
-    options = [Choice(id=name, label=_LABELS[name].format(through=f"turn {through}")) for name in choices]
+    through = "as it was then"
+    if captured is not None and captured.through_turn is not None:
+        through = f"through turn {captured.through_turn}"
+    options = [Choice(id=name, label=_LABELS[name].format(through=through)) for name in choices]
     options.append(Choice(id="refuse", label="Leave it: the turn stays parked and the queue held"))
     return GateOpened(
         gate=derived_id("lost", turn.turn, turn.attempts, turn.seq),

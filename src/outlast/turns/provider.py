@@ -211,6 +211,14 @@ class ProviderSession:
         end stands at the journal's tip. What fails of that is only a copy: the log tells it."""
         await self._try(through, partial=False)
 
+    async def capture_ended(self) -> None:
+        """The same once the agent has ended, for what it writes only after a turn. Where its newest turn
+        was done, all that the journal tells is in it."""
+        state = self.journal.state
+        done = self.loop not in state.last_unsuccessful
+        done = done and all(turn.loop != self.loop for turn in state.open_turns.values())
+        await self._try(None, partial=False, whole=done)
+
     async def capture_partly(self) -> None:
         """The same while a turn runs, now and then."""
         if monotonic() - self._captured_at >= PARTIAL_EVERY:
@@ -242,7 +250,7 @@ class ProviderSession:
         async for data in _read(file.path, since):
             pieces = await self._with(pieces, data)
         known = before is not None and list(before.pieces) == pieces
-        if not pieces or (known and told is None):
+        if not pieces or (known and through is None):
             return
         if told is None and before is not None:
             through, told = before.through_turn, before.through_seq
