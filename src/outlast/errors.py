@@ -24,6 +24,8 @@ OutlastError
 │   ├── AmbiguousAppendError      stored or not, nobody knows yet
 │   ├── StoreBusyError            the database stayed locked past the deadline
 │   ├── StoreFullError            no space, or the filesystem is read-only
+│   ├── StoreAccessError          the system refuses the store's files for another reason
+│   ├── StoreBehindError          a backup that was put back and not accepted yet (exit 5)
 │   └── SchemaError               the store was made by a newer outlast, or is not a store
 ├── RecordError
 │   ├── InvalidRecordError        bytes that are not the record they claim to be
@@ -56,12 +58,15 @@ import re
 from typing import ClassVar
 
 _SPACE = "free some space and run the same command again; nothing acknowledged is lost"
+_RIGHTS = "`outlast doctor` checks the permissions; OUTLAST_STATE_DIR names another place for the state"
 _ADVICE = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
     errno.EIO: "look at the disk, then run the same command again; nothing acknowledged is lost",
     errno.EROFS: "the filesystem is read-only; OUTLAST_STATE_DIR names another place for the state",
-    errno.EACCES: "`outlast doctor` checks the permissions",
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.ENOENT: "look whether the folder is there; OUTLAST_STATE_DIR names another place for the state",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
 
@@ -70,6 +75,22 @@ def in_words(error: OSError) -> tuple[str, str | None]:
     """What the system refused, at which file where that is known; and what to do about it."""
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
     return f"{where}{error.strerror or error}", _ADVICE.get(error.errno or 0)
+
+
+_BARE = re.compile(
+    "`outlast (answer|attach|cancel|close|kill|plan|repair|resume|retry|seal|send|settle|show|skip|tail"
+    "|verify|wait)((?: --(?!all|database)[a-z-]+)*)`"
+)
+"""A command of a session that does not name it yet."""
+
+
+def naming(text: str, session: str) -> str:
+    """The text with the session in its commands, so that they can be pasted."""
+    if "`outlast " not in text:
+        return text
+    from shlex import quote  # noqa: PLC0415 - most errors name no command
+
+    return _BARE.sub(lambda found: f"`outlast {found[1]} {quote(session)}{found[2]}`", text)
 
 
 def _code_of(name: str) -> str:
@@ -82,7 +103,7 @@ class OutlastError(Exception):
 
     `message` says what happened and why, `hint` what to do about it. `code` is the class name in
     snake case without `Error`; `exit_code` is what the command line exits with. No instance carries
-    credentials, provider messages or file contents.
+    credentials, provider messages or file contents. A command in the hint that lacks its session is given it.
     """
 
     code: ClassVar[str] = "outlast"
@@ -91,7 +112,7 @@ class OutlastError(Exception):
     def __init__(self, message: str, *, hint: str | None = None, session_id: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint if hint is None or session_id is None else naming(hint, session_id)
         self.session_id = session_id
 
     def __init_subclass__(cls, **kwargs: object) -> None:
@@ -223,6 +244,18 @@ class StoreBusyError(StoreError):
 
 class StoreFullError(StoreError):
     """No space left, or the filesystem is read-only; works again once that is mended."""
+
+
+class StoreAccessError(StoreError):
+    """The system does not let this user read or write the store's files, or they are not there; works again
+    once that is mended."""
+
+
+class StoreBehindError(StoreError):
+    """The store is a backup that was put back, or older than what this machine has seen of it: it is open for
+    reading only until a person accepts it."""
+
+    exit_code = 5
 
 
 class SchemaError(StoreError):

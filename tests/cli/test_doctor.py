@@ -201,12 +201,21 @@ def test_a_service_that_would_end_agents_is_recognised_by_its_cgroup(cgroup: str
     assert finding.level == level
 
 
+def put_back(shell: Shell) -> None:
+    """As a database is that came out of a backup."""
+    connection = apsw.Connection(str(shell.state / "outlast.db"))
+    connection.execute("UPDATE store SET backup_at = 1")
+    connection.close()
+
+
 @pytest.mark.parametrize("table", ["catalog", "record"])
 @pytest.mark.parametrize("option", [(), ("--after-restore",)], ids=["looks", "accepts"])
 def test_a_damaged_page_does_not_end_the_doctor_where_agents_have_been(
     shell: Shell, table: str, option: tuple[str, ...]
 ) -> None:
     shell.run("run", "-a", "scripted", "--session", "s", "hello")
+    if option:
+        put_back(shell)
     spoil_root(shell, table)
     ran = shell.run("doctor", "--json", *option)
     assert ran.code == 1, ran

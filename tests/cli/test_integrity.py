@@ -230,9 +230,19 @@ def test_a_backup_comes_back_whole_and_has_to_be_accepted_first(two_turns: Shell
     assert {path.name for path in made_by_tar} >= {"outlast.d", "blobs", "seals"}
     assert two_turns.run("tail", "s", "--json", "--internal").out == before
     assert two_turns.json("verify", "s")["seals"][0]["result"] == "holds"
-    refused = two_turns.run("run", "--session", "s", "too early")
-    assert refused.code != 0
-    assert "outlast doctor --after-restore" in refused.err
+    looked = two_turns.run("doctor", "--json")
+    faults = [one for one in looked.lines[0]["findings"] if one["level"] == "fault"]
+    assert [(one["check"], one["remedy"]) for one in faults] == [("store", "outlast doctor --after-restore")]
+    for arguments in (
+        ("run", "--session", "s", "too early"),
+        ("send", "s", "too early"),
+        ("resume", "s"),
+        ("cancel", "s"),
+        ("kill", "s"),
+    ):
+        refused = two_turns.run(*arguments, "--json")
+        assert (refused.code, refused.error["error"]) == (5, "store_behind"), refused
+        assert "outlast doctor --after-restore" in refused.error["hint"]
     assert two_turns.run("doctor", "--after-restore").code == 0
     assert two_turns.run("run", "--session", "s", "after").code == 0
     assert two_turns.json("verify", "s")["ok"]

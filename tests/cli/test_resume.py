@@ -54,7 +54,7 @@ def test_double_writer(shell: Shell) -> None:
     assert f"pid {owner.pid}" in ran.error["message"]
     assert ran.error["session"] == "s"
     planned = shell.run("plan", "s")
-    assert (planned.code, "`outlast resume` would be refused now" in planned.out) == (0, True)
+    assert (planned.code, "`outlast resume s` would be refused now" in planned.out) == (0, True)
     assert f"pid {owner.pid}" in shell.json("plan", "s")["owner"]
     waiting = shell.start("resume", "s", "--wait", "20")
     (shell.folder / "go").touch()

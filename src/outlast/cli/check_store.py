@@ -7,10 +7,14 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from outlast.cli.findings import Finding, Patient
 from outlast.errors import IntegrityError, OutlastError, PlatformError, SchemaError, UsageError
 from outlast.store.contract import CatalogQuery, Holder, Listed
+
+if TYPE_CHECKING:
+    from outlast.store.sqlite.reading import Reader
 
 FEW_BYTES = 64 << 20
 """Below this much free space a turn's output may not fit."""
@@ -137,11 +141,28 @@ def _database(patient: Patient) -> Iterator[Finding]:
         yield _unopened(patient, error)
         return
     try:
-        yield Finding("store", "ok", f"{patient.layout.database} opens, store {reader.store_id}")
+        yield _opened(patient, reader)
         yield from check_journals(patient.layout, reader)
         yield from check_blobs(patient, reader)
     finally:
         reader.close()
+
+
+def _opened(patient: Patient, reader: Reader) -> Finding:
+    """A backup that was put back is for reading only, until a person accepts what is lost."""
+    from outlast.store import refusals
+    from outlast.store.sqlite.engine import remembered
+    from outlast.store.url import epochs
+
+    folder = epochs(patient.environ)
+    try:
+        behind = reader.is_behind(remembered(folder and folder / reader.store_id))
+    except IntegrityError as error:
+        return Finding("store", "fault", error.message, error.hint)
+    if behind:
+        message = refusals.behind(patient.layout.database).message
+        return Finding("store", "fault", message, "outlast doctor --after-restore")
+    return Finding("store", "ok", f"{patient.layout.database} opens, store {reader.store_id}")
 
 
 def _unopened(patient: Patient, error: OutlastError) -> Finding:

@@ -18,6 +18,7 @@ from outlast.errors import (
     OutlastError,
     OwnershipError,
     RestoreError,
+    StoreAccessError,
     StoreFullError,
     in_words,
 )
@@ -163,7 +164,8 @@ def _after_storing(error: StoredInputError) -> Failure:
 def _lacks_space(error: BaseException) -> bool:
     """Whether it comes from a file or a store that cannot be written."""
     cause = error.__cause__
-    return isinstance(error, OSError | StoreFullError) or (cause is not None and _lacks_space(cause))
+    here = isinstance(error, OSError | StoreFullError | StoreAccessError)
+    return here or (cause is not None and _lacks_space(cause))
 
 
 def _exit_of(error: OutlastError) -> int:

@@ -13,6 +13,7 @@ from outlast.cli.output import Screen, visible
 from outlast.cli.present import way_back_command
 from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
+from outlast.errors import naming
 
 if TYPE_CHECKING:
     from outlast.config import Config
@@ -38,7 +39,7 @@ def plan_command(session: str, as_json: bool) -> None:
     for line in plan.lines():
         screen.out.line(visible(line))
     if label is not None:
-        refused = f"{label} owns the session: `outlast resume` would be refused now"
+        refused = naming(f"{label} owns the session: `outlast resume` would be refused now", plan.session)
         screen.out.line(visible(f"{refused}, `{way_back_command(plan.session, owned=True)}` joins it"))
 
 

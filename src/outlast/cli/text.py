@@ -239,15 +239,13 @@ def receipt_line(receipt: Receipt) -> str:
 
 def failure_lines(receipt: Receipt, session: str, words: Sequence[str]) -> list[str]:
     """Below a failure: the last `words` that the agent wrote to its standard error, and what to do."""
-    from shlex import quote
-
     from outlast.agents.failure import kind_of
+    from outlast.errors import naming
 
-    retry = f"`outlast retry {quote(session)}`"
     if receipt.retry is not None:
-        step = f"nothing: {_planned(receipt.retry)}; {retry} does it now"
+        step = naming(f"nothing: {_planned(receipt.retry)}; `outlast retry` does it now", session)
     else:
-        step = kind_of(receipt.error.code).next_step.replace("`outlast retry`", retry)
+        step = naming(kind_of(receipt.error.code).next_step, session)
     return [*(f"  | {word}" for word in words), f"  what to do: {step}"]
 
 

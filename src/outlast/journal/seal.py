@@ -68,7 +68,7 @@ def decode_head(data: bytes, *, what: str) -> Head:
         return msgspec.json.decode(data, type=Head)
     except msgspec.MsgspecError as error:
         raise InvalidRecordError(
-            f"{what} is no head of a journal: {error}", hint="`outlast seal --export` makes one"
+            f"{what} is no head of a journal: {error}", hint="`outlast seal ID --export FILE` makes one"
         ) from error
 
 

@@ -83,7 +83,7 @@ class Registry:
         except msgspec.DecodeError as error:
             raise InvalidRecordError(
                 f"the stored body is no {name} version {version}: {error}",
-                hint="`outlast verify` says how far it is good, `outlast repair` ends the journal before it",
+                hint="`outlast verify ID` says how far it is good; `outlast repair ID` ends it there",
             ) from error
 
     def encode(self, body: Body) -> bytes:

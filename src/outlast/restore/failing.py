@@ -8,16 +8,26 @@ from outlast.errors import (
     OutlastError,
     RestoreError,
     SessionNotFoundError,
+    StoreBehindError,
     UnsupportedRecordError,
     in_words,
 )
 from outlast.state.model import State
 from outlast.turns.effects import Effects, lacking
 
+_AS_THEY_ARE = (
+    RestoreError,
+    SessionNotFoundError,
+    IntegrityError,
+    UnsupportedRecordError,
+    StoreBehindError,
+)
+"""What says itself why there is no restoring, in the same words to every command."""
+
 
 def as_restore_error(error: Exception, kind: str, phase: str, session: str) -> Exception:
     """What the caller of a restore is told of what failed in `phase`."""
-    if isinstance(error, RestoreError | SessionNotFoundError | IntegrityError | UnsupportedRecordError):
+    if isinstance(error, _AS_THEY_ARE):
         return error
     message, hint = str(error), None
     if isinstance(error, OutlastError):

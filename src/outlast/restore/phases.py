@@ -352,7 +352,7 @@ PHASES: tuple[Phase, ...] = (
 
 async def restore(around: Surroundings, request: RestoreRequest) -> Restored:
     """Run the phases; on a failure undo them in reverse and raise RestoreError (SessionNotFoundError,
-    IntegrityError and UnsupportedRecordError as they are)."""
+    IntegrityError, UnsupportedRecordError and StoreBehindError as they are)."""
     now = Restoring(around, request, monotonic())
     passed: list[Phase] = []
     for phase in PHASES:

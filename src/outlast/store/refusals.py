@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from shlex import quote
 
 from outlast.errors import (
@@ -13,6 +14,7 @@ from outlast.errors import (
     LeaseHeldError,
     RequestCollisionError,
     SessionNotFoundError,
+    StoreBehindError,
     StoreError,
     UsageError,
 )
@@ -137,6 +139,14 @@ def require_digest(digest: str) -> None:
 
 def closed() -> StoreError:
     return StoreError("the store is closed")
+
+
+def behind(store: Path) -> StoreBehindError:
+    return StoreBehindError(
+        f"the store {store} is a backup that was put back, or older than what this machine has seen of it: it"
+        " is open for reading only",
+        hint="`outlast doctor --after-restore` goes on with it as it is",
+    )
 
 
 def forked() -> ForkedError:

@@ -33,7 +33,7 @@ async def open_store(url: str, *, label: str | None = None) -> Store:
 
     database = database_path(url, os.environ)
     return await SqliteStore.open(
-        Address(url, database, label or process_label(), memory=_memory(os.environ))
+        Address(url, database, label or process_label(), memory=epochs(os.environ))
     )
 
 
@@ -47,7 +47,7 @@ def accept_restored(url: str, first: Sequence[Admission] = ()) -> int:
     from outlast.store.sqlite.operations import Admit  # noqa: PLC0415
 
     layout = Layout.of(database_path(url, os.environ))
-    engine = Engine(Settings(layout, node="", memory=_memory(os.environ)))
+    engine = Engine(Settings(layout, node="", memory=epochs(os.environ)))
     try:
         return engine.accept_restored([Admit.of(each, clock.now()) for each in first])
     finally:
@@ -148,7 +148,8 @@ def process_label() -> str:
     return f"{os.uname().nodename} pid {os.getpid()} ({command})"
 
 
-def _memory(environ: Mapping[str, str]) -> Path | None:
+def epochs(environ: Mapping[str, str]) -> Path | None:
+    """The folder that remembers the highest epoch of each store, in files of the stores' ids."""
     try:
         return state_dir(environ) / "epochs"
     except UsageError:

@@ -11,7 +11,7 @@ import errno
 import logging
 from collections.abc import Callable, Sequence
 
-from outlast.errors import StoreBusyError, StoreFullError
+from outlast.errors import StoreAccessError, StoreBusyError, StoreFullError
 from outlast.faults import point
 from outlast.journal import Journal, Proposal
 from outlast.keep import AttachRefusedError
@@ -77,7 +77,7 @@ async def decide(journal: Journal, propose: Callable[[State], Proposal | None], 
     while True:
         try:
             records = await journal.decide(propose)
-        except (StoreFullError, StoreBusyError) as error:
+        except (StoreFullError, StoreAccessError, StoreBusyError) as error:
             wait.because(error.message)
             await asyncio.sleep(RETRY_AFTER)
             continue

@@ -20,11 +20,11 @@ from typing import IO, cast
 
 import apsw
 
-from outlast.errors import StoreFullError, UsageError
+from outlast.errors import UsageError
 from outlast.faults import point
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import connect_reader, translated
-from outlast.store.sqlite.layout import Layout, flush_folder
+from outlast.store.sqlite.layout import Layout, flush_folder, unwritable
 
 _PAGES = 256
 """Copied between two looks at the clock."""
@@ -71,10 +71,9 @@ def back_up(layout: Layout, file: Path, at: int, watching: Watching) -> BackedUp
             draft.rename(file)
             flush_folder(file.parent)
         except OSError as error:
-            message = f"the backup {file} cannot be written: {error.strerror or error}"
-            raise StoreFullError(
-                message, hint="name a file in a folder with space; nothing was changed"
-            ) from error
+            refused = unwritable(file, error, "backup")
+            refused.hint = "name a file in a folder that takes writes and has space; nothing was changed"
+            raise refused from error
         except apsw.Error as error:
             raise translated(error, layout.database) from error
     return made

@@ -13,6 +13,7 @@ from outlast.errors import (
     OutlastError,
     PlatformError,
     SchemaError,
+    StoreAccessError,
     StoreBusyError,
     StoreError,
     StoreFullError,
@@ -85,8 +86,10 @@ def translated(error: apsw.Error, database: Path) -> OutlastError:
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return StoreBusyError(f"the store {database} stayed locked, nothing was stored", hint=_BUSY_HINT)
-        case apsw.FullError() | apsw.ReadOnlyError():
+        case apsw.FullError():
             return full(database, text)
+        case apsw.ReadOnlyError():
+            return _refused(database, text)
         case apsw.IOError() if extended_code(error) in _SHARED_MEMORY and _has_no_space(database):
             return full(database, "there is no space even for the file that its readers share")
         case apsw.NotADBError():
@@ -99,9 +102,9 @@ def translated(error: apsw.Error, database: Path) -> OutlastError:
                 hint="keep a copy, then see `outlast doctor`",
             )
         case apsw.CantOpenError():
-            return StoreFullError(
+            return StoreAccessError(
                 f"the store {database} cannot be opened: {text}",
-                hint="check that its folder exists and that you may write there",
+                hint="look whether its folder is there and may be written by you; `outlast doctor` does",
             )
     return StoreError(f"the store {database} failed: {text}")
 
@@ -127,11 +130,25 @@ def _has_no_space(database: Path) -> bool:
     return found.f_bavail * found.f_frsize < _SHARED_MEMORY_SIZE or found.f_files > 0 == found.f_favail
 
 
+def _refused(database: Path, text: str) -> OutlastError:
+    """A database that takes no writes: its filesystem is read-only, or this user may not write it."""
+    try:
+        still = bool(os.statvfs(database).f_flag & os.ST_RDONLY)
+    except OSError:
+        still = False
+    if still:
+        return full(database, text)
+    return StoreAccessError(
+        f"the store {database} takes no writes: {text}",
+        hint="nothing was stored; `outlast doctor` checks the permissions",
+    )
+
+
 _BUSY_HINT = "try again; `outlast doctor` names who holds it"
 
 
 def full(database: Path, text: str) -> StoreFullError:
     return StoreFullError(
         f"the store {database} takes no writes: {text}",
-        hint="nothing was stored; it works again once there is space and write permission",
+        hint="nothing was stored; it works again once there is space and the filesystem takes writes",
     )

@@ -73,6 +73,14 @@ def _is_there(layout: Layout) -> bool:
         return False
 
 
+def remembered(path: Path | None) -> int:
+    """The highest epoch that this machine has seen of a store, by the file that remembers it."""
+    try:
+        return int(path.read_text(encoding="ascii")) if path else 0
+    except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
+        return 0
+
+
 class _UnsettledError(Exception):
     """A commit failed and its outcome is not known."""
 
@@ -116,7 +124,7 @@ class Engine:
             with self._turnstile.turn(seconds):
                 if not self.witness.is_ours:
                     self._begin_witness()
-        self.remembered = self._recall()
+        self.remembered = remembered(self._memory_path())
         self._is_backup = self._connection.execute("SELECT backup_at FROM store").get is not None
         self._bell = open_side_file(layout.bell)
         undo.callback(os.close, self._bell)
@@ -259,7 +267,7 @@ class Engine:
             return error.refusal
         database = self._settings.layout.database
         if isinstance(error, apsw.Error):
-            if is_full(error, self._connection):
+            if is_full(error, self._connection) and not isinstance(error, apsw.ReadOnlyError):
                 return full(database, str(error))
             return translated(error, database)
         if isinstance(error, OSError):
@@ -288,13 +296,6 @@ class Engine:
             with _failing_nothing():
                 point("store.node.before_unlink")
                 (self._settings.layout.nodes / node).unlink()
-
-    def _recall(self) -> int:
-        path = self._memory_path()
-        try:
-            return int(path.read_text(encoding="ascii")) if path else 0
-        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
-            return 0
 
     def _remember(self, epoch: int) -> None:
         """Called within the turn, so that a lower epoch never replaces a higher one."""

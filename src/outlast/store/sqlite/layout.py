@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from outlast.errors import PlatformError, StoreFullError, UsageError
+from outlast.errors import PlatformError, StoreAccessError, StoreFullError, UsageError, in_words
 
 NETWORK_FILESYSTEMS = frozenset(
     {
@@ -100,7 +101,8 @@ def flush_folder(folder: Path) -> None:
 
 
 def prepare(layout: Layout) -> None:
-    """Make the folders and the empty side files. Raises UsageError, PlatformError, StoreFullError."""
+    """Make the folders and the empty side files. Raises UsageError, PlatformError, StoreFullError,
+    StoreAccessError."""
     refuse_impossible(layout)
     try:
         make_private_folder(layout.database.parent)
@@ -139,12 +141,18 @@ def open_side_file(path: Path, *, write: bool = True) -> int:
     return os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
-def unwritable(path: Path, error: OSError) -> StoreFullError:
-    """The error for a store whose folder takes no writes."""
-    return StoreFullError(
-        f"the store {path} cannot be written: {error.strerror or error}",
-        hint="free some space, or name a folder that you may write with OUTLAST_STATE_DIR or OUTLAST_STORE",
-    )
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+"""Numbers of the system's errors of which StoreFullError tells."""
+
+
+def unwritable(path: Path, error: OSError, what: str = "store") -> StoreFullError | StoreAccessError:
+    """The error for a store, or another thing, whose folder takes no writes."""
+    said, advice = in_words(error)
+    message = f"the {what} {path} cannot be written: {said}"
+    if error.errno in NO_SPACE:
+        space = "free some space, or name a folder that has some with OUTLAST_STATE_DIR or OUTLAST_STORE"
+        return StoreFullError(message, hint=space if error.errno != errno.EROFS else advice)
+    return StoreAccessError(message, hint=advice or "`outlast doctor` looks at the store's files")
 
 
 def refuse_network_filesystem(folder: Path) -> None:

@@ -245,6 +245,12 @@ class Reader:
         row = self._one("SELECT witness_since FROM store")
         return None if row is None else cast("int | None", row[0])
 
+    def is_behind(self, seen: int) -> bool:
+        """Whether the store is a backup that was put back: made by `outlast backup`, or of a lower epoch than
+        one that was `seen` of it."""
+        row = self._one("SELECT epoch, backup_at FROM store")
+        return row is not None and (row[1] is not None or cast(int, row[0]) < seen)
+
     def snapshots(self, name: str) -> list[Snapshot]:
         s = self._session(name)
         rows = [] if s is None else self._all(SELECT_SNAPSHOTS, (s,))

@@ -141,7 +141,7 @@ def require_known(connection: apsw.Connection) -> None:
         raise SchemaError(
             f"a newer outlast has brought {connection.filename} up to date meanwhile, to schema version"
             f" {version}; this one knows {VERSION}, and can use it no more",
-            hint="nothing that was acknowledged is lost; go on with the newer outlast: `outlast resume`",
+            hint="nothing that was acknowledged is lost; go on with the newer outlast: `outlast resume ID`",
         )
 
 
@@ -268,5 +268,5 @@ def _refuse_while_owned(connection: apsw.Connection, layout: Layout) -> None:
             raise StoreBusyError(
                 f"{layout.database} cannot be brought up to date: {node.label}, of an older outlast,"
                 " still works with it",
-                hint="wait until it has ended, or end it: agents live on, `outlast resume` goes on with them",
+                hint="wait until it ends, or end it: agents live on, `outlast resume ID` goes on with them",
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from outlast import clock
-from outlast.errors import FencedError, LeaseHeldError, OutlastError, StoreError
+from outlast.errors import FencedError, LeaseHeldError, OutlastError
 from outlast.faults import point
 from outlast.hold import Hold
 from outlast.store import refusals
@@ -356,11 +356,7 @@ class SqliteStore:
         if writing and self._parts.engine.outdated is not None:
             raise twin(self._parts.engine.outdated)
         if writing and self.read_only:
-            raise StoreError(
-                f"the store {self._layout.database} is a backup that was put back, or older than what this"
-                " machine has seen of it: it is open for reading only",
-                hint="`outlast doctor --after-restore` goes on with it as it is",
-            )
+            raise refusals.behind(self._layout.database)
         return self._parts
 
     def _committed(self, effects: Effects) -> None:
