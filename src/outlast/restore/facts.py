@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from outlast.agents.contract import ExitInfo
+from outlast.agents.contract import ExitInfo, Failure
 from outlast.records.types import OnInterrupt
 
 Landing = Literal["none", "never_written", "accepted", "unknown", "written", "foreign"]
@@ -38,6 +38,10 @@ class AgentFacts:
     landing: Landing = "none"
     terminal: str | None = None
     """The spool holds the agent's own end of the turn: `done`, `cancelled` or `failed`."""
+    failure: Failure | None = None
+    """What the turn failed of, by that end."""
+    retry_attempts: int = 0
+    """The most retries in a row that a policy may make."""
     readable: bool = False
     """Its spool can be folded from the journal's cursor on."""
     stored: bool | None = None

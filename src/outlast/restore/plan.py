@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from outlast.clock import isoformat
-from outlast.records.types import PlannedTurn
+from outlast.clock import Micros, isoformat
+from outlast.records.types import PlannedRetry, PlannedTurn
 from outlast.restore.facts import AgentFacts, Facts, describe
 from outlast.state.delays import delay_json, delays
 from outlast.state.lookup import steered_into
@@ -20,6 +20,7 @@ from outlast.turns.budget import spent
 from outlast.turns.cut import Then, what_then, with_open_calls
 from outlast.turns.effects import told
 from outlast.turns.recovery import NextSession, next_session
+from outlast.turns.retrying import Judging, in_words, judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +137,7 @@ def plan(state: State, facts: Facts) -> RestorePlan:
     """Total: every prefix of every valid journal has a plan."""
     if state.root is None:
         return RestorePlan(state.session, state.seq, starts=True, inbox=facts.inbox)
-    turns = tuple(
-        _with_steers(state, _plan_turn(turn, _agent(facts, turn.loop))) for turn in state.open_turns.values()
-    )
+    turns = tuple(_planned_turn(state, turn, _agent(facts, turn.loop)) for turn in state.open_turns.values())
     decided = {turn.loop for turn in turns if turn.action not in ("return", "resume")}
     loops = tuple(_plan_loop(loop, _agent(facts, loop)) for loop in state.loops if loop not in decided)
     attached = {t.loop for t in turns if t.action == "attach"} | {
@@ -170,6 +169,10 @@ def _agent(facts: Facts, loop: str) -> AgentFacts:
     return facts.agents.get(loop) or AgentFacts(loop=loop, known=False)
 
 
+def _planned_turn(state: State, turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
+    return _with_steers(state, _with_retry(state, _plan_turn(turn, agent), agent))
+
+
 def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
     """restore.md, "Open turns": the first that holds."""
     if turn.host_done is not None:
@@ -190,6 +193,20 @@ def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
         return _planned(turn, "return", describe(agent))
     then = what_then(turn, agent.on_interrupt, gone=agent.gone)
     return _planned(turn, "interrupt", with_open_calls(describe(agent), turn), then)
+
+
+def _with_retry(state: State, planned: PlannedTurn, agent: AgentFacts) -> PlannedTurn:
+    """What a policy makes of a turn that its agent has ended as failed."""
+    if planned.action != "settle" or agent.failure is None:
+        return planned
+    judging = Judging(Micros(0), agent.retry_attempts)  # When is told by its receipt.
+    verdict = judged(state.session, state.open_turns[planned.turn], agent.failure, judging)
+    said = f"{planned.evidence}, it failed of {agent.failure.code}"
+    if isinstance(verdict, PlannedRetry):
+        then: Then = "retry" if verdict.mode == "again" else "continue"
+        said = f"{said} and waits {in_words(verdict.wait)}"
+        return msgspec.structs.replace(planned, then=then, evidence=said)
+    return planned if verdict is None else msgspec.structs.replace(planned, then="hold", evidence=said)
 
 
 def _with_steers(state: State, planned: PlannedTurn) -> PlannedTurn:

@@ -99,14 +99,14 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
     alive = seen.shim_alive and seen.exit is None
     verdict = None if alive else await asyncio.to_thread(tree_dead, generation)
     ended = exit_info(seen.exit) if seen.exit is not None else None
-    terminal, readable, note = None, agent is not None, seen.fault
+    end, readable, note = None, agent is not None, seen.fault
     if agent is not None and turn is not None and not alive:
-        terminal, lost = await _spool_terminal(hosting, agent, loop, generation, turn)
+        end, lost = await _spool_terminal(hosting, agent, loop, generation, turn)
         note = note or lost
     gone = not alive and isinstance(verdict, Verified)
     landing = _landing(turn, seen, loop.cursor)
     # Only where it decides something: the whole file is read.
-    asked = gone and terminal is None and landing in _WRITTEN
+    asked = gone and end is None and landing in _WRITTEN
     transcript = await _transcript(hosting, agent, loop) if asked else None
     return AgentFacts(
         loop=loop.loop,
@@ -121,7 +121,9 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
         started=seen.agent_pid > 0,
         exit=ended,
         landing=landing,
-        terminal=terminal,
+        terminal=None if end is None else _outcome(end),
+        failure=None if end is None else end.failure,
+        retry_attempts=0 if agent is None else agent.retry_attempts,
         readable=readable,
         stored=_stored(turn, landing, loop, transcript),
         gone=gone,
@@ -218,7 +220,7 @@ def _spool_is_short(seen: GenerationFacts, reserved: int, cursor: Cursor | None)
 
 async def _spool_terminal(
     hosting: Hosting, agent: Agent, loop: Loop, generation: Generation, turn: OpenTurn
-) -> tuple[str | None, str]:
+) -> tuple[TurnEnded | None, str]:
     """The agent's own end of the turn as the spool holds it, and what could not be read."""
     host = AgentHost.dead(hosting, agent, loop, generation, turn.reserved)
     try:
@@ -228,13 +230,17 @@ async def _spool_terminal(
             for located in bite:
                 event = located.event
                 if isinstance(event, TurnEnded) and event.turn == turn.turn and not located.by_exit:
-                    if event.cancelled:
-                        return "cancelled", ""
-                    return ("done" if event.failure is None else "failed"), ""
+                    return event, ""
             await asyncio.sleep(0)
     except SpoolLost as lost:
         return None, str(lost)
     return None, ""
+
+
+def _outcome(end: TurnEnded) -> str:
+    if end.cancelled:
+        return "cancelled"
+    return "done" if end.failure is None else "failed"
 
 
 def wake_agents(state: State, hosting: Hosting) -> None:

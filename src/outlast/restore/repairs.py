@@ -50,7 +50,8 @@ def closing_gates(state: State, chosen: RestorePlan) -> list[Draft]:
 def slow_ending(planned: PlannedTurn, facts: AgentFacts, stop: Stop | None = None) -> Ending:
     """How a turn is closed after its agent's spool has been read to the end, unless the agent says there that
     it had ended it. A person's wish to stop it counts more than what was planned for a crash."""
-    return Ending(interrupted=planned.evidence, exit=facts.exit, then=planned.then, stop=stop)
+    then = planned.then if planned.action == "interrupt" else "none"
+    return Ending(interrupted=planned.evidence, exit=facts.exit, then=then, stop=stop)
 
 
 def stop_asked_for(entries: Sequence[Entry], turn: str) -> Stop | None:

@@ -355,7 +355,8 @@ class LoopDriver:
         ended = None if conversation.merger.ended_by_exit else conversation.merger.ended
         await self._provider.capture(turn if ended is not None else None)
         await self._after_turn(host)
-        if turn in self.journal.state.open_turns:
+        opened = self.journal.state.open_turns.get(turn)
+        if opened is not None and opened.host_done is not None:  # else it was opened again, by what ended it
             await self._perform(turn)
 
     async def _perform(self, turn: str) -> None:
