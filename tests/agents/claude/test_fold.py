@@ -185,6 +185,31 @@ def test_wrong_adopt_a_process_that_works_in_another_session_is_no_part_of_this_
     assert lab.fold.ending
 
 
+def test_a_conversation_that_the_user_clears_goes_on_in_a_session_that_is_told() -> None:
+    """Also for an owner that reads all of it later, and knows the new session already."""
+    later = Claude().fold(FoldContext("session", "main", "/workspace", "new", False))
+    lab = Lab(confirmed=True).ready()
+    lab.uuid = lab.prompt()
+    frames = [
+        {"type": "control_response", "response": {"subtype": "success", "request_id": "outlast-1"}},
+        {"type": "command_lifecycle", "command_uuid": lab.uuid, "state": "queued", "session_id": SESSION},
+        {"type": "conversation_reset", "trigger": "clear", "session_id": SESSION},
+        {"type": "system", "subtype": "init", "session_id": "new"},
+        {"type": "result", "subtype": "success", "user_message_uuid": lab.uuid, "session_id": "new"},
+    ]
+    later.apply_in(json.dumps(lab.written[0]).encode(), 1)
+    events = later.apply_out(json.dumps(frames[0]).encode())
+    later.apply_in(json.dumps(lab.written[1]).encode(), 2)
+    told: list[AgentEvent] = []
+    for frame in frames[1:]:
+        told += lab.fold.apply_out(json.dumps(frame).encode())
+        events += later.apply_out(json.dumps(frame).encode())
+    assert told == [SessionObserved("new"), TurnEnded("r1", "end_turn")]
+    assert events[1:] == told
+    [frame] = lab.write(prompt=a_prompt("r2"), session_durable=True)
+    assert frame["session_id"] == "new"
+
+
 # --- a prompt ---------------------------------------------------------------------------------------
 
 

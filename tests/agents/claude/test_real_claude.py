@@ -486,6 +486,17 @@ def test_a_torn_beginning_of_a_transcript_costs_nothing_but_the_id(place: Claude
     place.journal("job").assert_every_input_ends_once()
 
 
+def test_a_conversation_that_the_user_clears_goes_on_visibly_in_another_session(place: ClaudePlace) -> None:
+    assert place.run("hello").wait().status == 0
+    assert place.run("/clear", key="two").wait().status == 0
+    assert place.run("again", key="three").wait().status == 0
+    assert place.asked()[-1] == ["again"]
+    states = [body.state for body in place.journal("job").bodies(AgentSessionChanged)]
+    assert states == ["bound", "confirmed", "reseeded", "confirmed"]
+    assert len(place.sessions) == len(place.transcripts) == 2
+    place.journal("job").assert_every_input_ends_once()
+
+
 def test_attachment_lost_images_are_given_as_they_are_and_stay(place: ClaudePlace) -> None:
     """One from the command line; one waits in the queue of a dead owner."""
     small, large = png(4), png(200)

@@ -104,6 +104,8 @@ class ClaudeFold:
             state.steers[frame.uuid] = Steer(sent.request, late=over)
             return
         state.note_sent(prompt_name(sent.request, sent.attempt))
+        # By the frame, not by what the session knows now: it may have another one since.
+        state.session = frame.session_id or state.session
         state.turn, state.uuid = sent.request, frame.uuid
         state.queued = state.begun = state.landed = state.interrupted = False
         state.ended, state.error, state.partial = None, "", ""

@@ -46,10 +46,22 @@ _MICRO = 1_000_000
 
 def apply_frame(state: State, frame: Frame, line: bytes) -> Events:
     """Read a frame; kinds without a meaning for a session are left alone."""
-    if frame.session_id and frame.session_id != state.session and state.stage == "ready":
-        return _another(state, frame.session_id)
     reader = _READERS.get(frame.type)
-    return [] if reader is None else reader(state, frame, line)
+    # Before its first message nothing has shown in which session it works.
+    if not frame.session_id or frame.session_id == state.session or not state.sent:
+        return [] if reader is None else reader(state, frame, line)
+    if not state.resets:
+        return _another(state, frame.session_id)
+    begun = _succeeded(state, frame.session_id)
+    told = [] if reader is None else reader(state, frame, line)
+    return None if told is None else begun + told
+
+
+def _succeeded(state: State, session: str) -> list[AgentEvent]:
+    """The user has told it to forget the conversation: it goes on in a new session."""
+    state.session, state.resets = session, False
+    state.confirmed = state.landed = False
+    return [SessionObserved(session)]
 
 
 def _another(state: State, session: str) -> list[AgentEvent]:
@@ -265,6 +277,11 @@ def _control_cancel(state: State, frame: Frame, line: bytes) -> Events:
     return [GateClosed(frame.request_id)] if answered is False else []
 
 
+def _reset(state: State, frame: Frame, line: bytes) -> Events:
+    state.resets = state.turn is not None
+    return []
+
+
 def _system(state: State, frame: Frame, line: bytes) -> Events:
     if frame.subtype != "api_retry":
         return []
@@ -286,5 +303,6 @@ _READERS: Mapping[str, Callable[[State, Frame, bytes], Events]] = {
     "control_response": _control_response,
     "control_request": _control_request,
     "control_cancel_request": _control_cancel,
+    "conversation_reset": _reset,
     "system": _system,
 }

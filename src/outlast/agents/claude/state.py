@@ -46,6 +46,8 @@ class State(msgspec.Struct, omit_defaults=True):
     stdin_closed: bool = False
     stdout_closed: bool = False
     session: str = ""
+    resets: bool = False
+    """It was told to forget the conversation, and will say in which session it goes on."""
     confirmed: bool = False
     hello: int = 0
     sent: list[str] = []
