@@ -37,7 +37,8 @@ def refuses(
     place: CodexPlace, error: HttpError | StreamError, when: Callable[[Conversation], bool] = lambda _: True
 ) -> None:
     """The model refuses once, when `when` says so; else it does what it is told."""
-    usual, refused = place.model.script, []
+    usual = place.model.script
+    refused: list[bool] = []
 
     def script(conversation: Conversation) -> Reply:
         if not refused and when(conversation):
