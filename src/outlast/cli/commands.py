@@ -97,7 +97,8 @@ def retry_command(session: str, turn: str | None, choice: LostChoice | None, as_
     """Send a failed, interrupted or parked turn to its agent again.
 
     What the turn had already done may happen again: only you can know that this is right. Without TURN it
-    is the newest that did not end as done. Exits 4 when there is nothing to retry.
+    is the newest that did not end as done. A turn that waits to be tried again by itself is tried now, as it
+    was planned. Exits 4 when there is nothing to retry.
 
     Where the agent's own session is lost, say how to go on: --put-back, --as-is, --reseed or --fresh. What
     is in the way is kept aside.
@@ -115,7 +116,10 @@ def retry_command(session: str, turn: str | None, choice: LostChoice | None, as_
 @turn_argument
 @json_option()
 def skip_command(session: str, turn: str | None, as_json: bool) -> int:
-    """Give a parked turn up, or release a held queue; the queue goes on. Exits 4 when there is neither."""
+    """Give a turn up that is parked or waits to be tried again, or release a held queue; the queue goes on.
+
+    Exits 4 when there is none of them.
+    """
     said = Said("left as it is; the queue goes on", "nothing to skip", fails=True)
     return _asking(session, turn, as_json, lambda handle, which: handle.skip(which, actor="cli"), said)
 

@@ -66,8 +66,9 @@ def test_a_turn_that_waits_is_named_with_its_time() -> None:
     assert [turn.action for turn in chosen.turns] == ["return"]
     (line,) = (line for line in chosen.lines() if "waits until" in line)
     assert line.endswith("because slow down (rate_limited); retry 1 of 8")
-    (wait,) = chosen.to_json()["waits"]  # type: ignore[misc]
-    assert (wait["turn"], wait["code"], wait["retry"], wait["of"]) == ("t", "rate_limited", 1, 8)
+    waits = chosen.to_json()["waits"]
+    assert isinstance(waits, list)
+    assert [(w["turn"], w["code"], w["retry"], w["of"]) for w in waits] == [("t", "rate_limited", 1, 8)]
 
     returned = t.InputReturned(request_id="t", evidence="")
     assert planned(waiting.crash(2).add(returned, turn="t").restored()).waits == chosen.waits
