@@ -27,14 +27,16 @@ MANY = 100_000
 
 def check_journals(layout: Layout, reader: Reader) -> Iterator[Finding]:
     """Pages, ends, contents, witness, in that order."""
-    yield _pages(layout)
+    pages = _pages(layout)
+    yield pages
     try:
         sessions = [row.entry.session for row in reader.list(CatalogQuery(limit=MANY))]
         shorter = dict(_ends(reader, sessions))
         shorter |= {session: _emptied(session) for session in reader.emptied()}
-        yield from shorter.values()
         walk = _Walk(layout, reader, time.monotonic() + SECONDS)
-        yield from walk.findings([session for session in sessions if session not in shorter])
+        whole = [session for session in sessions if session not in shorter]
+        for finding in (*shorter.values(), *walk.findings(whole)):
+            yield _pages_first(finding) if pages.level == "fault" else finding
         yield from _witness(reader)
         yield from _list(reader)
         yield from _inbox(reader)
@@ -72,6 +74,16 @@ async def _damage(copied: Reader, living: Reader, layout: Layout, session: str) 
     except IntegrityError as error:
         return [error.message]
     return []
+
+
+def _pages_first(finding: Finding) -> Finding:
+    """Nothing can be cut in a database whose pages are damaged; what is lost with them shows afterwards."""
+    if finding.level != "fault" or finding.session is None:
+        return finding
+    from shlex import quote
+
+    remedy = f"outlast repair --database; then outlast verify {quote(finding.session)}"
+    return Finding(finding.check, finding.level, finding.message, remedy, finding.session)
 
 
 def _pages(layout: Layout) -> Finding:

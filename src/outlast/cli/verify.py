@@ -32,7 +32,7 @@ class FaultShown(msgspec.Struct, frozen=True):
     seq: int
     reason: str
     noted: int
-    """How far the journal had been, by its witness; 0 where that is not the matter."""
+    """How far the journal had been, by its witness or by what is there."""
 
 
 class NewerShown(msgspec.Struct, frozen=True):
@@ -200,7 +200,7 @@ def without_beginning(session: str) -> str:
 async def _remedy(store: Store, found: Verified) -> str | None:
     """As `remedy_of`, where the database's pages are sound: they are mended first."""
     remedy = remedy_of(found)
-    if found.fault is not None and found.fault.kind == "record":
+    if found.fault is not None and found.fault.kind in ("record", "shorter"):
         try:
             await cast("Mendable", store).mending.require_sound()
         except IntegrityError:

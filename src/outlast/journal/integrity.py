@@ -37,7 +37,7 @@ class Fault:
     reason: str
     message: str
     noted: int = 0
-    """How far the journal had been, by its witness; 0 where that is not the matter."""
+    """How far the journal had been, by its witness or by what is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,16 @@ async def verify(store: Store, session: str, look: Look | None = None) -> Verifi
     try:
         await walk.walk()
     except IntegrityError as error:
-        walk.found.fault = walk.fault_of(error)
+        walk.found.fault = walk.fault_of(error, await _reached(store, session))
     return walk.found
+
+
+async def _reached(store: Store, session: str) -> int:
+    """How far the journal had been, as far as that can be told."""
+    try:
+        return (await store.tip(session)).seq
+    except IntegrityError as error:
+        return error.noted
 
 
 class _Walk:
@@ -176,11 +184,11 @@ class _Walk:
             session_id=name,
         )
 
-    def fault_of(self, error: IntegrityError) -> Fault:
+    def fault_of(self, error: IntegrityError, reached: int) -> Fault:
         kind, seq = self._kind, self.found.seq + 1
         if error.noted:
             kind = "shorter" if self.found.seq < error.noted else "replaced"
             seq = min(seq, error.noted)
         elif kind == "shorter":
             kind = "record"  # behind a gap
-        return Fault(kind, seq, error.reason, error.message, error.noted)
+        return Fault(kind, seq, error.reason, error.message, error.noted or reached)

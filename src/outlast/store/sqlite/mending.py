@@ -47,7 +47,8 @@ def require_sound(layout: Layout, enough: Callable[[], bool] = lambda: False) ->
 
 def damaged(layout: Layout, found: str) -> IntegrityError:
     """The error for a database whose own pages are damaged."""
-    first = found.splitlines()[0] if found else "unreadable"
+    lines = [line for line in found.splitlines() if not line.startswith("***")]  # a heading says nothing
+    first = lines[0] if lines else "unreadable"
     return IntegrityError(
         f"the database {layout.database} is damaged: {first}",
         seq=0,

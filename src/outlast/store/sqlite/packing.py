@@ -298,13 +298,14 @@ class _Page:
         kind = _KINDS[_REFERRING]
         row = self.among(seq)
         body = b""
+        found = self.find(seq) if row is None else None
         if row is not None:
             body = row.body
-        elif (found := self.find(seq)) is not None and found[0] == kind.cut and isinstance(found[3], bytes):
+        elif found is not None and found[0] == kind.cut and isinstance(found[3], bytes):
             body = _body(kind, None, found[3], self.parts, seq)
         parts = _fits(kind.name)(body)
         if parts is None:
-            raise _nowhere(seq)
+            raise _nowhere(seq, gone=row is None and found is None)
         return parts.groups()
 
 
@@ -334,13 +335,14 @@ class _Ids(dict[object, Any]):
             found = self._page.find(seq) if 0 < seq < before else None
             value = b"" if found is None else found[self._found]
             if not isinstance(value, bytes) or not value:
-                raise _nowhere(seq)
+                raise _nowhere(seq, gone=found is None)
             before = seq
         return _uuid_text(value)
 
 
-def _nowhere(seq: int) -> PackingError:
-    return PackingError(f"it refers to record {seq}, which does not hold what it should")
+def _nowhere(seq: int, *, gone: bool) -> PackingError:
+    why = "is missing" if gone else "does not hold what it should"
+    return PackingError(f"it refers to record {seq}, which {why}")
 
 
 def _body(

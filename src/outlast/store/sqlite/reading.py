@@ -166,6 +166,8 @@ class Reader:
                     if size > PAGE_BYTES:
                         break
             except (apsw.CorruptError, UnicodeDecodeError, PackingError) as error:
+                if not rows and isinstance(error, PackingError) and self._chain_at(s, after + 1) is None:
+                    raise _missing(name, after + 1) from error  # and a later one refers to it
                 if not rows:
                     raise unreadable(name, after + 1, error) from error
         return rows
@@ -177,7 +179,10 @@ class Reader:
             return EMPTY
         # The witness first: what is committed in between only makes the journal longer.
         noted = self._witness.read(s) if self._witness else None
-        row = self._one(SELECT_TIP, (s,))
+        try:
+            row = self._one(SELECT_TIP, (s,))
+        except IntegrityError as error:
+            raise _endless(name, noted) from error
         tip = Tip(*row) if row else EMPTY  # type: ignore[arg-type]
         if noted is not None:
             try:
@@ -337,17 +342,44 @@ class Reader:
             self._witness.close()
 
 
+def _endless(name: str, noted: Tip | None) -> IntegrityError:
+    return IntegrityError(
+        f"the end of the journal of {name} cannot be read: {_PAGE}",
+        seq=0,
+        reason=f"unreadable, {_PAGE}",
+        noted=0 if noted is None else noted.seq,
+        hint=_MENDS,
+        session_id=name,
+    )
+
+
+_PAGE = "its database page is damaged"
+
+
+def _missing(name: str, seq: int) -> IntegrityError:
+    return IntegrityError(
+        f"record {seq} of the journal of {name} is missing",
+        seq=seq,
+        reason="missing",
+        hint=_MENDS,
+        session_id=name,
+    )
+
+
+_MENDS = "`outlast doctor` says what mends it"
+
+
 def unreadable(name: str, seq: int, error: Exception) -> IntegrityError:
     """For a record that the database does not give."""
     if isinstance(error, apsw.Error):
-        damaged = "its database page is damaged"
+        damaged = _PAGE
     else:
         damaged = str(error) if isinstance(error, PackingError) else "its text is no UTF-8"
     return IntegrityError(
         f"record {seq} of the journal of {name} cannot be read: {damaged}",
         seq=seq,
         reason=f"unreadable, {damaged}",
-        hint="`outlast doctor` says what mends it",
+        hint=_MENDS,
         session_id=name,
     )
 
