@@ -30,7 +30,7 @@ from outlast.store.contract import (
     Tip,
     Tombstone,
 )
-from outlast.store.sqlite import schema
+from outlast.store.sqlite import damage, schema
 from outlast.store.sqlite.connection import connect_reader, translated
 from outlast.store.sqlite.incarnation import Node, alive
 from outlast.store.sqlite.layout import Layout, refuse_impossible
@@ -167,9 +167,9 @@ class Reader:
                         break
             except (apsw.CorruptError, UnicodeDecodeError, PackingError) as error:
                 if not rows and isinstance(error, PackingError) and self._chain_at(s, after + 1) is None:
-                    raise _missing(name, after + 1) from error  # and a later one refers to it
+                    raise damage.missing(name, after + 1) from error  # and a later one refers to it
                 if not rows:
-                    raise unreadable(name, after + 1, error) from error
+                    raise damage.unreadable(name, after + 1, error) from error
         return rows
 
     def tip(self, name: str) -> Tip:
@@ -182,7 +182,7 @@ class Reader:
         try:
             row = self._one(SELECT_TIP, (s,))
         except IntegrityError as error:
-            raise _endless(name, noted) from error
+            raise damage.endless(name, noted) from error
         tip = Tip(*row) if row else EMPTY  # type: ignore[arg-type]
         if noted is not None:
             try:
@@ -340,48 +340,6 @@ class Reader:
         self._connection.close()
         if self._witness:
             self._witness.close()
-
-
-def _endless(name: str, noted: Tip | None) -> IntegrityError:
-    return IntegrityError(
-        f"the end of the journal of {name} cannot be read: {_PAGE}",
-        seq=0,
-        reason=f"unreadable, {_PAGE}",
-        noted=0 if noted is None else noted.seq,
-        hint=_MENDS,
-        session_id=name,
-    )
-
-
-_PAGE = "its database page is damaged"
-
-
-def _missing(name: str, seq: int) -> IntegrityError:
-    return IntegrityError(
-        f"record {seq} of the journal of {name} is missing",
-        seq=seq,
-        reason="missing",
-        hint=_MENDS,
-        session_id=name,
-    )
-
-
-_MENDS = "`outlast doctor` says what mends it"
-
-
-def unreadable(name: str, seq: int, error: Exception) -> IntegrityError:
-    """For a record that the database does not give."""
-    if isinstance(error, apsw.Error):
-        damaged = _PAGE
-    else:
-        damaged = str(error) if isinstance(error, PackingError) else "its text is no UTF-8"
-    return IntegrityError(
-        f"record {seq} of the journal of {name} cannot be read: {damaged}",
-        seq=seq,
-        reason=f"unreadable, {damaged}",
-        hint=_MENDS,
-        session_id=name,
-    )
 
 
 def _witness(layout: Layout, store: str) -> Witness | None:
