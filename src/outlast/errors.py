@@ -43,11 +43,12 @@ OutlastError
 │   ├── RecoveryResolverError     nobody can tell which agent session is bound now, or the asking failed
 │   └── FailedTurnSessionRecoveryError  the bound agent session is not the failed turn's
 ├── KeepError                     between a runtime and its agents' shims: see `outlast.keep.errors`
-└── TurnError                     raised by `Outcome.raise_for_failure()`
+└── TurnError                     raised by `Outcome.raise_for_failure()`, but for the last:
     ├── TurnFailedError
     ├── TurnInterruptedError
     ├── TurnCancelledError        exit 130
-    └── TurnParkedError
+    ├── TurnParkedError
+    └── TurnHeldError             the turn has not begun, and does only when a person says so
 """
 
 from __future__ import annotations
@@ -371,7 +372,7 @@ class FailedTurnSessionRecoveryError(FailedTurnRecoveryError):
 
 
 class TurnError(OutlastError):
-    """A turn did not end as done; raised by `Outcome.raise_for_failure()`. `turn` is its id."""
+    """A turn did not end as done. `turn` is its id."""
 
     def __init__(
         self, message: str, *, turn: str, hint: str | None = None, session_id: str | None = None
@@ -396,3 +397,8 @@ class TurnCancelledError(TurnError):
 
 class TurnParkedError(TurnError):
     """The turn waits for `outlast retry` or `outlast skip`."""
+
+
+class TurnHeldError(TurnError):
+    """The turn has not begun: its input waits in a held queue, or in a closed session, until a person lets
+    it go on. Raised by whoever waits for its end."""

@@ -20,6 +20,7 @@ from outlast.errors import (
     RestoreError,
     StoreAccessError,
     StoreFullError,
+    TurnHeldError,
     in_words,
 )
 
@@ -99,7 +100,7 @@ class StoredInputError(Exception):
         self.turn = turn
 
 
-_ON_PURPOSE = (DetachedError, WaitingForAnswerError, OutputError, BusyError)
+_ON_PURPOSE = (DetachedError, WaitingForAnswerError, OutputError, BusyError, TurnHeldError)
 """Ways to end that say themselves what became of the input."""
 
 

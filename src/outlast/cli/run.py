@@ -24,7 +24,13 @@ from outlast.cli.options import (
 )
 from outlast.cli.output import Screen, visible
 from outlast.cli.running import run_async
-from outlast.errors import AgentNotFoundError, AmbiguousIdError, SessionNotFoundError, UsageError
+from outlast.errors import (
+    AgentNotFoundError,
+    AmbiguousIdError,
+    SessionNotFoundError,
+    TurnHeldError,
+    UsageError,
+)
 from outlast.ids import derived_id
 
 if TYPE_CHECKING:
@@ -94,7 +100,8 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
 
     PROMPT is one argument; `-` reads it from standard input, and one that begins with a dash goes after
     `--`. The session outlives this command, its terminal and its machine: the last line says how to come
-    back. Ctrl-C cancels the turn, a second one leaves the agent at work.
+    back. Ctrl-C cancels the turn, a second one leaves the agent at work. Exits 1 where the prompt waits
+    behind a turn after which only a person lets the queue go on.
     """
     if continues and session is not None:
         raise UsageError("--continue and --session name two sessions", hint="give one of them")
@@ -156,7 +163,7 @@ async def _send_and_follow(request: RunRequest, config: Config, screen: Screen, 
 async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) -> int:
     """Follow the turn to its end, then let the queue drain if this process owns the session."""
     from outlast.cli.following import attendance_of
-    from outlast.runtime.awaiting import end
+    from outlast.runtime.awaiting import end, let_go_on
     from outlast.runtime.outcome import outcome_of
     from outlast.runtime.texts import text_pieces
 
@@ -165,7 +172,13 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
     ended: list[Outcome] = []
 
     async def to_the_end() -> None:
-        its_end = await end(runtime, session.id, turn.id, turn.after)
+        try:
+            its_end = await end(runtime, session.id, turn.id, turn.after)
+        except TurnHeldError as held:
+            # Only a person goes on with it: whoever wants to finds no owner in the way.
+            await leave_idle(runtime, session)
+            held.hint = let_go_on(session.id, owned=await lives_elsewhere(runtime, session.id))
+            raise
         await attendance.progress.reached((await runtime.store.tip(session.id)).seq)
         outcome = outcome_of(session.id, its_end)
         await attendance.tell(outcome, text_pieces(runtime.store, session.id, its_end))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from shlex import quote
 from typing import NamedTuple
 
-from outlast.errors import BusyError
+from outlast.errors import BusyError, TurnHeldError
 from outlast.journal import load_state, read_records
 from outlast.records.envelope import Record
 from outlast.records.types import (
@@ -16,6 +17,7 @@ from outlast.records.types import (
     InputJoined,
 )
 from outlast.runtime.backing import Backing
+from outlast.runtime.holding import held_because
 from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
 from outlast.state.turn_ends import End, Ends
@@ -50,7 +52,7 @@ async def end(backing: Backing, session: str, turn: str, after: int = 0) -> End:
             if isinstance(found.body, InputCancelled) and found.body.reason == "busy":
                 raise BusyError("a turn was running", session_id=session)
             return found
-        await _more(backing, session, after)
+        await _more(backing, session, turn, after)
 
 
 class Accepted(NamedTuple):
@@ -84,18 +86,42 @@ async def newest(store: Store, session: str) -> Accepted | None:
     return None
 
 
-async def _more(backing: Backing, session: str, after: int) -> None:
+async def _more(backing: Backing, session: str, turn: str, after: int) -> None:
     store = backing.store
     with store.changes(session) as bell:
         if (await store.tip(session)).seq > after:
             return
         raise_if_unserved(backing, session)
-        if not backing.serving(session):
-            row = await store.listed(session)
-            # A closed session stays closed until somebody gives it an input: waiting for one is none.
-            if row is None or row.entry.state != "stopped" or row.pending or row.decisions:
-                backing.serve(session)
+        if await _goes_on(store, session, turn) and not backing.serving(session):
+            backing.serve(session)
         await _rung(bell)
+
+
+async def _goes_on(store: Store, session: str, turn: str) -> bool:
+    """False for a closed session: that stays closed until somebody gives it an input, and waiting for one is
+    none. Raises TurnHeldError where the input waits for a person, and nobody has let it go on by now."""
+    entry = await store.entry(session)
+    if entry is None or entry.state not in ("parked", "stopped"):
+        return True
+    row = await store.listed(session)
+    if row is None or row.pending or row.decisions:
+        return True  # An owner takes that first, and it may be what lets the queue go on.
+    because = held_because(await load_state(store, session), turn)
+    if because is not None:
+        raise TurnHeldError(
+            f"turn {turn} of session {session} has not begun: {because}",
+            turn=turn,
+            hint=let_go_on(session, owned=row.owner is not None),
+            session_id=session,
+        )
+    return row.entry.state != "stopped"
+
+
+def let_go_on(session: str, *, owned: bool) -> str:
+    """How a person lets a held queue go on; `owned`: somebody runs the session."""
+    if owned:
+        return f"`outlast skip {quote(session)}` lets it go on"
+    return f"`outlast resume {quote(session)}` goes on with it"
 
 
 async def settling(backing: Backing, session: str, request_id: str) -> Record | None:

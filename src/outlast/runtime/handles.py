@@ -82,7 +82,8 @@ class Turn:
         """Wait for the turn's end, whoever runs it. A joined input's result is that of the turn it joined.
 
         Raises BusyError for an input given with `when_busy="reject"` while a turn was running, RestoreError
-        when the session cannot be restored here.
+        when the session cannot be restored here, TurnHeldError where the input waits in a held queue or a
+        closed session: only a person lets that go on (`skip`, another `send`, `Runtime.restore`).
         """
         return await self.session.outcome(self.id, after=self.after)
 
@@ -209,7 +210,8 @@ class Session:
         return [gate_of(gate, answers) for gate in state.gates.values()]
 
     async def outcome(self, turn: str, *, after: int = 0) -> Outcome:
-        """The end of `turn`, waiting for it. `after` may name a journal position before its first record."""
+        """The end of `turn`, waiting for it. `after` may name a journal position before its first record.
+        Raises as `Turn.result`."""
         return await outcome(self._backing, self.id, turn, after)
 
     # --- acting --------------------------------------------------------------------------------

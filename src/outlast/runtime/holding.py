@@ -1,4 +1,5 @@
-"""Inputs that nobody may carry out before a person has decided: each becomes a turn that is parked (pure)."""
+"""Inputs that nobody may carry out before a person has decided (pure). Those of a store that was put back
+become turns that are parked; those of a held queue stay in it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,23 @@ from collections.abc import Collection, Iterator
 from outlast.records.envelope import Draft
 from outlast.records.types import InputAccepted, TurnParked, TurnStarted
 from outlast.state.model import Loop, State
+from outlast.turns.lost import waits_for_choice
 from outlast.turns.requests import HoldRequest
+
+
+def held_because(state: State, turn: str) -> str | None:
+    """Why an input that waits is begun only when a person lets the queue go on; None where it does not wait
+    for that. A queue that waits for the answer to a question is not held: the question is told."""
+    if turn not in state.queue:
+        return None
+    if state.stopped is not None:
+        return "the session was closed before it began"
+    loop = state.loops[state.root or ""]
+    if not loop.held or waits_for_choice(state, loop.loop):
+        return None
+    others = len(state.queue) - 1
+    beside = f" ({others} more wait)" if others > 1 else " (one more waits)" if others else ""
+    return f"the queue is held{beside}"
 
 
 def held_inputs(

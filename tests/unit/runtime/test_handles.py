@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 import outlast
-from outlast.errors import InputError, OutlastError, UsageError
+from outlast.agents import Command
+from outlast.errors import InputError, OutlastError, TurnHeldError, UsageError
 from outlast.runtime.handles import Answer
 from outlast.store.url import sqlite_url
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -92,3 +98,34 @@ async def test_an_input_is_admitted_without_a_count_of_what_waits(
             await client.session("s").send("hi", agent="a")
         with pytest.raises(UsageError, match="belongs to agent a, not b"):
             await client.session("s").send("hi", agent="b")
+
+
+@pytest.mark.parametrize(("command", "because"), [("cancel", "the queue is held"), ("close", "was closed")])
+async def test_who_waits_for_a_turn_that_only_a_person_lets_begin_is_told_so(
+    url: str, command: str, because: str
+) -> None:
+    """With the way on, whoever owns the session; and waits as before once it is let go on."""
+    async with outlast.connect(url) as client, outlast.Runtime(url, agents={"a": Command(["a"])}) as runtime:
+        session = client.session("a b")
+        turn = await session.send("hi", agent="a", key="k")
+        assert (await getattr(session, command)()).result == "queued"
+        visitor = await runtime.visit("a b")
+        assert visitor is not None
+        await visitor.quiet()
+        with pytest.raises(TurnHeldError, match=because) as held:
+            await within(turn.result())
+        assert (held.value.turn, held.value.session_id, held.value.exit_code) == ("k", "a b", 1)
+        if command == "cancel":
+            assert held.value.hint == "`outlast skip 'a b'` lets it go on"
+            await visitor.finish()
+        with pytest.raises(TurnHeldError, match=because) as held:
+            await within(client.session("a b").outcome("k"))
+        assert held.value.hint == "`outlast resume 'a b'` goes on with it"
+        await session.send("go on")
+        with pytest.raises(TimeoutError):
+            await within(turn.result(), 0.05)
+
+
+async def within(work: Coroutine[Any, Any, T], seconds: float = 10) -> T:
+    async with asyncio.timeout(seconds):
+        return await work

@@ -1,0 +1,55 @@
+"""`outlast run` whose prompt waits in a queue that only a person lets go on: it says so and ends, for whoever
+wants to go on must find no owner in the way."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from tests.cli.support import Shell, interrupt, until
+
+WAITS = "[[touch:here]][[wait:go]]"
+
+
+def test_a_prompt_behind_a_failure_that_holds_the_queue_is_not_waited_for(shell: Shell) -> None:
+    with shell.config.open("a") as config:
+        config.write('after_failure = "hold"\n')
+    assert shell.run("run", "-a", "scripted", "--session", "x", "[[say:hello]]").code == 0
+    assert shell.run("send", "x", "[[exit:3]]").code == 0
+    ran = shell.run("run", "--json", "--session", "x", "[[say:late]]")
+    assert (ran.code, ran.error["error"], ran.error["session"]) == (1, "turn_held", "x")
+    assert "has not begun: the queue is held" in ran.error["message"]
+    assert ran.error["hint"] == "`outlast resume x` goes on with it"
+    (row,) = shell.sessions()
+    assert (row["status"], row["queued"], row["owner"]) == ("parked", 1, None)
+    assert shell.run("wait", "x").code == 1
+    resumed = shell.run("resume", "x")
+    assert (resumed.code, resumed.out) == (0, "late\n"), resumed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hung_up", [False, True])
+def test_a_prompt_behind_a_turn_that_is_cancelled_is_not_waited_for(shell: Shell, hung_up: bool) -> None:
+    """Nor after the terminal is gone: nobody would ever end it."""
+    first = shell.start("run", "-a", "scripted", "--session", "y", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    second = shell.start("run", "--session", "y", "[[say:hello]]")
+    until(lambda: shell.sessions()[0]["queued"] == 1, "the prompt to wait")
+    if hung_up:
+        until(lambda: hears(second.pid, signal.SIGHUP), "it to follow its turn")
+        interrupt(second, signal.SIGHUP)
+    assert shell.run("cancel", "y").code == 0
+    assert first.wait(30) == 130
+    _, told = second.communicate(timeout=30)
+    assert second.returncode == 1, told
+    assert "has not begun: the queue is held" in told
+    resumed = shell.run("resume", "y")
+    assert (resumed.code, resumed.out) == (0, "hello\n"), resumed
+
+
+def hears(pid: int, number: int) -> bool:
+    """Whether a process has a handler for the signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
