@@ -429,7 +429,7 @@ def test_transcript_gone(place: ClaudePlace) -> None:
     shutil.rmtree(place.home / "projects")
     assert place.run("third", key="three").wait().status == 0
 
-    assert place.journal("job").the(AgentStateRestored).through_turn == "two"
+    assert place.journal("job").the(AgentStateRestored).reason == "its file was gone"
     assert place.asked()[-1] == ["first", ONCE, "third"]
     assert len(place.told().of_kind("call")) == len(place.told().of_kind("result")) == 1
     place.assert_one_session()
