@@ -347,8 +347,9 @@ class Session:
         if isinstance(record.body, InputCancelled) and record.body.reason == "lost":
             unknown = "a repair cut its record away: it is not known whether it was carried out"
             return Settled("refused", unknown)
-        outcome = getattr(record.body, "outcome", "done")
-        return Settled(str(outcome), str(getattr(record.body, "detail", "")))
+        if isinstance(record.body, CommandSettled):
+            return Settled(record.body.outcome, record.body.detail)
+        return Settled("done")
 
     # --- owning --------------------------------------------------------------------------------
 

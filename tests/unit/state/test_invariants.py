@@ -1,12 +1,13 @@
 """For each invariant of records.md, journals that violate it: refused with the seq of the wrong record."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
 from outlast.errors import IntegrityError
+from outlast.records import effects as e
 from outlast.records import types as t
 from outlast.records.envelope import Cursor, Draft
 from outlast.state.fold import fold
@@ -27,6 +28,28 @@ def steered(journal: JournalBuilder) -> JournalBuilder:
     """Turn `a` runs and its agent was about to be given `b`."""
     reserved = t.InputReserved(generation="g", seq=2, key="b", digest="d")
     return journal.running("a").accept("b").add(reserved, turn="a")
+
+
+INTENDED = e.EffectIntended(
+    effect="x", kind="write_back", name="push", arguments_digest="d", replay="never", key="k"
+)
+BODY = e.EffectDispatched(effect="x", body=1)
+
+
+def effect(outcome: e.EffectOutcome, by: Literal["run", "check", "person"] = "run") -> e.EffectSettled:
+    return e.EffectSettled(effect="x", outcome=outcome, by=by)
+
+
+def owing(journal: JournalBuilder) -> JournalBuilder:
+    """Turn `a` runs and owes an effect."""
+    owed = [t.PlannedEffect(name="push", phase="write_back", replay="never")]
+    started = t.TurnStarted(index=1, request_id="a", effects=owed)
+    return journal.accept("a").add(started, turn="a").attempt("a").reserve("a")
+
+
+def around(journal: JournalBuilder) -> JournalBuilder:
+    """Its host step is done."""
+    return owing(journal).add(e.HostDone(stop_reason="end"), INTENDED, turn="a")
 
 
 # The last record of each journal is the wrong one.
@@ -153,6 +176,63 @@ VIOLATIONS: dict[str, tuple[Spell, str]] = {
     ),
     "a turn that ends while a steer is undecided": (lambda j: steered(j).done("a"), "not decided"),
     "a turn that is parked while a steer is undecided": (lambda j: steered(j).park("a"), "not decided"),
+    # 4: effects
+    "an effect intended before the host step is done": (
+        lambda j: owing(j).add(INTENDED, turn="a"),
+        "is not done",
+    ),
+    "an effect intended twice": (lambda j: around(j).add(INTENDED, turn="a"), "intended before"),
+    "an effect dispatched that was not intended": (
+        lambda j: around(j).add(e.EffectDispatched(effect="other", body=1), turn="a"),
+        "not intended",
+    ),
+    "an effect settled that was not dispatched": (
+        lambda j: around(j).add(effect("done"), turn="a"),
+        "not dispatched",
+    ),
+    "an effect dispatched twice whose rule is never": (
+        lambda j: around(j).add(BODY, e.EffectDispatched(effect="x", body=2), turn="a"),
+        "nothing says",
+    ),
+    "an effect dispatched again that is unknown": (
+        lambda j: around(j).add(BODY, effect("unknown"), e.EffectDispatched(effect="x", body=2), turn="a"),
+        "nothing says",
+    ),
+    "an effect dispatched again that its own body calls absent": (
+        lambda j: around(j).add(BODY, effect("absent"), e.EffectDispatched(effect="x", body=2), turn="a"),
+        "nothing says",
+    ),
+    "an effect whose second body is called its third": (
+        lambda j: around(j).add(
+            BODY, effect("absent", "check"), e.EffectDispatched(effect="x", body=3), turn="a"
+        ),
+        "follows body 1",
+    ),
+    "an effect settled that is done": (
+        lambda j: around(j).add(BODY, effect("done"), effect("unknown"), turn="a"),
+        "is done",
+    ),
+    "a turn done before its effects": (lambda j: around(j).done("a"), "not done"),
+    "a turn done without its effects": (lambda j: owing(j).done("a"), "left out"),
+    "a turn given to an agent whose host step is done": (lambda j: around(j).attempt("a", 2), "is done"),
+    "a turn returned whose host step is done": (
+        lambda j: around(j).add(t.InputReturned(request_id="a", evidence="x")),
+        "is done",
+    ),
+    "a host step done twice": (
+        lambda j: around(j).add(e.HostDone(stop_reason="end"), turn="a"),
+        "done before",
+    ),
+    "a turn resumed whose host step is not done": (
+        lambda j: owing(j).add(e.TurnResumed(phase="settle"), turn="a"),
+        "is not done",
+    ),
+    "an effect of an earlier reply settled after a retry": (
+        lambda j: (
+            around(j).add(BODY, effect("unknown"), turn="a").fail("a").add(RETRIED, effect("done"), turn="a")
+        ),
+        "not intended",
+    ),
     # 5: gates
     "a gate answered twice": (
         lambda j: j.running("a").ask("a", "q").add(ANSWERED, ANSWERED),

@@ -18,10 +18,14 @@ from outlast.errors import (
     RecoverySchemaError,
     RecoveryShapeError,
 )
+from outlast.records import types as t
+from outlast.records.agent_state import AgentSessionDecided
+from outlast.testing.journals import JournalBuilder
 from outlast.turns.recovery import (
     LOOPX_SCHEMA,
     SCHEMA,
     assess_failed_turn_retry_request,
+    next_session,
     reconcile_failed_turn_retry_request,
     reconcile_failed_turn_session_request,
 )
@@ -237,3 +241,85 @@ def test_a_binding_alone_reconciles_a_request() -> None:
         reconcile_failed_turn_session_request(with_goal(REQUEST), BOUND)
     with pytest.raises(FailedTurnSessionRecoveryError):
         reconcile_failed_turn_session_request(REQUEST, None)
+
+
+# --- of a session's state ------------------------------------------------------------------------
+
+
+def changed(state: str, session: str = "thread-1") -> t.AgentSessionChanged:
+    return t.AgentSessionChanged(
+        provider="codex",
+        provider_session=session,
+        state=state,  # type: ignore[arg-type]
+        source="observed",
+    )
+
+
+def failed(*before: t.Body) -> JournalBuilder:
+    """A turn failed in its host step, on the agent session that `before` tells of."""
+    return JournalBuilder().running("a").add(*before, turn="a").fail("a")
+
+
+NOT_LAUNCHED = t.TurnFailed(
+    receipt=t.Receipt(
+        attempt=1,
+        completed_phases=["accept"],
+        failed_phase="host_launch",
+        error=t.ReceiptError(code="session_mismatch", message="another kind"),
+    )
+)
+DECIDED = AgentSessionDecided(provider_session="thread-1", choice="fresh", by="ann")
+AGAIN: Mapping[str, tuple[JournalBuilder, str | None, tuple[str, str | None, str | None, bool]]] = {
+    "no session of its own": (JournalBuilder().accept("a"), None, ("start_new", None, None, False)),
+    "a session and no failure": (
+        JournalBuilder().running("a").add(changed("confirmed"), turn="a").done("a"),
+        None,
+        ("resume", "thread-1", None, False),
+    ),
+    "a failure before there was a session": (failed(), None, ("start_new", None, "resume_session", False)),
+    "a failure on a session": (
+        failed(changed("bound")),
+        None,
+        ("resume", "thread-1", "resume_session", True),
+    ),
+    "the same kind of agent": (
+        failed(changed("confirmed")),
+        "codex",
+        ("resume", "thread-1", "resume_session", True),
+    ),
+    "another kind of agent": (
+        failed(changed("confirmed")),
+        "claude",
+        ("refuse", "thread-1", "resume_session", False),
+    ),
+    "another session, that the agent told of since": (
+        failed(changed("bound")).add(changed("reseeded", "thread-2")),
+        "codex",
+        ("resume", "thread-2", None, False),
+    ),
+    "a start that was refused meanwhile": (
+        failed(changed("bound")).accept("b").start("b", 2).add(NOT_LAUNCHED, turn="b"),
+        "claude",
+        ("refuse", "thread-1", "resume_session", False),
+    ),
+    "another turn that its agent was given": (
+        failed(changed("bound")).running("b", 2).done("b"),
+        "claude",
+        ("resume", "thread-1", None, False),
+    ),
+    "a person's choice": (
+        failed(changed("bound")).add(DECIDED),
+        "claude",
+        ("start_new", None, "resume_session", False),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_the_next_start_of_an_agent_is_one_decision(name: str) -> None:
+    journal, kind, expected = AGAIN[name]
+    chosen = next_session(journal.state(), "main", kind)
+    assert (chosen.action, chosen.provider_session, chosen.recovery, chosen.skip_host) == expected
+    assert (chosen.error is not None) == (chosen.action == "refuse")
+    assert chosen.line()
+    assert set(chosen.to_json()) >= {"loop", "action", "provider_session", "reason", "error"}

@@ -1,0 +1,235 @@
+"""Effects of a living runtime: refused, failing, cancelled, settled by a person; and an agent that is not the
+one whose session failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast.agents import Command
+from outlast.errors import EffectRefusedError, UsageError
+from outlast.records.effects import EffectDispatched, EffectOutcome, EffectSettled
+from outlast.records.types import TurnAttemptStarted
+from outlast.store.url import sqlite_url
+from outlast.testing.agents import SCRIPTED, command
+
+PROMPT = "[[session:own]][[say:finished]]"
+
+
+@dataclass
+class World:
+    """What the effects of a test have seen and do."""
+
+    answers: list[Any] = field(default_factory=list)
+    """What the next bodies do: raise it, or give it."""
+    given: list[outlast.EffectContext] = field(default_factory=list)
+    found: EffectOutcome = "unknown"
+
+    def body(self, context: outlast.EffectContext) -> Any:
+        self.given.append(context)
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def check(self, context: outlast.EffectContext) -> EffectOutcome:
+        return self.found
+
+
+@asynccontextmanager
+async def owner(
+    path: Path, effects: Sequence[outlast.TurnEffect], agent: Any = None
+) -> AsyncIterator[outlast.Session]:
+    agents = {"a": agent or Command(command(SCRIPTED, "--effects", str(path / "effects")))}
+    url = sqlite_url(path / "x.db")
+    async with outlast.Runtime(url, agents=agents, effects=effects) as runtime, asyncio.timeout(30):
+        session = runtime.session("s", workspace=path)
+        yield session
+        if runtime.actor("s") is not None:
+            await session.finish()
+
+
+async def bodies(session: outlast.Session, kind: type[Any]) -> list[Any]:
+    found: list[Any] = []
+    async for item in session.follow():
+        if isinstance(item, outlast.CaughtUp):
+            return found
+        if isinstance(item, outlast.Record) and isinstance(item.body, kind):
+            found.append(item.body)
+    return found
+
+
+async def test_an_effect_is_given_what_came_before_it(tmp_path: Path) -> None:
+    world = World(answers=[{"files": 2}, None])
+    effects = [
+        outlast.TurnEffect("push", "write_back", world.body),
+        outlast.TurnEffect("parse", "typed_result", world.body),
+    ]
+    async with owner(tmp_path, effects) as session:
+        outcome = await (await session.send(PROMPT, agent="a", key="t")).result()
+    assert (outcome.outcome, outcome.text) == ("done", "finished")
+    parse, push = world.given
+    assert (parse.text, parse.stop_reason, parse.results) == ("finished", "end_turn", {})
+    assert (push.results, push.key, push.body) == ({"parse": {"files": 2}}, "s/t/1/push", 1)
+
+
+async def test_an_effect_that_refuses_fails_the_turn_at_its_phase_and_runs_again_when_asked(
+    tmp_path: Path,
+) -> None:
+    world = World(answers=[EffectRefusedError("the tests fail")])
+    async with owner(tmp_path, [outlast.TurnEffect("validate", "validation", world.body)]) as session:
+        turn = await session.send(PROMPT, agent="a", key="t")
+        outcome = await turn.result()
+        assert outcome.outcome == "failed"
+        assert outcome.receipt is not None
+        receipt = outcome.receipt
+        assert (receipt.failed_phase, receipt.error.code) == ("validation", "effect_refused")
+        assert receipt.error.message == "validate: the tests fail"
+
+        assert (await session.settle("validate", done=False)).result == "done"
+        again = await turn.result()
+        assert (again.outcome, again.text) == ("done", "finished")
+        assert len(await bodies(session, TurnAttemptStarted)) == 1
+    assert [context.key for context in world.given] == ["s/t/1/validate"] * 2
+
+
+async def test_a_retry_is_another_reply_with_other_effects(tmp_path: Path) -> None:
+    world = World(answers=[EffectRefusedError("the tests fail")])
+    async with owner(tmp_path, [outlast.TurnEffect("validate", "validation", world.body)]) as session:
+        turn = await session.send(PROMPT, agent="a", key="t")
+        await turn.result()
+        assert (await session.retry()).result == "done"
+        assert (await turn.result()).outcome == "done"
+        assert len(await bodies(session, TurnAttemptStarted)) == 2
+    assert [context.key for context in world.given] == ["s/t/1/validate", "s/t/2/validate"]
+
+
+@pytest.mark.parametrize(
+    ("found", "ends", "ran"), [("done", "done", 1), ("absent", "done", 2), ("unknown", "parked", 1)]
+)
+async def test_a_body_that_raises_is_decided_as_after_a_crash(
+    tmp_path: Path, found: EffectOutcome, ends: str, ran: int
+) -> None:
+    world = World(answers=[ValueError("token=sk-abcdefghijkl")], found=found)
+    effects = [outlast.TurnEffect("push", "write_back", world.body, world.check)]
+    async with owner(tmp_path, effects) as session:
+        outcome = await (await session.send(PROMPT, agent="a")).result()
+        assert outcome.outcome == ends
+        assert "sk-" not in str(await bodies(session, EffectSettled))
+        assert len(await bodies(session, EffectDispatched)) == len(world.given) == ran
+
+
+async def test_a_body_that_raises_and_may_not_run_again_waits_for_a_person(tmp_path: Path) -> None:
+    world = World(answers=[ValueError("no")])
+    effects = [
+        outlast.TurnEffect("push", "write_back", world.body),
+        outlast.TurnEffect("spend", "settle", world.body),
+    ]
+    async with owner(tmp_path, effects) as session:
+        turn = await session.send(PROMPT, agent="a", key="t")
+        assert (await turn.result()).outcome == "parked"
+        (lost,) = await bodies(session, EffectSettled)
+        assert (lost.outcome, lost.reason) == ("unknown", "its body raised ValueError")
+        # The queue goes on meanwhile.
+        assert (await (await session.send(PROMPT, key="u")).result()).outcome == "done"
+
+        settled = await session.settle("push", done=True, result={"commit": "abc"}, turn="t")
+        assert settled.result == "done"
+        assert (await turn.result()).outcome == "done"
+    assert world.given[-1].name == "spend"
+    assert world.given[-1].results == {"push": {"commit": "abc"}}
+    assert world.given[-1].turn == "t"
+
+
+async def test_a_result_that_cannot_be_kept_is_done_all_the_same(tmp_path: Path) -> None:
+    world = World(answers=[object(), "x" * 20_000])
+    effects = [
+        outlast.TurnEffect("push", "write_back", world.body),
+        outlast.TurnEffect("spend", "settle", world.body),
+    ]
+    async with owner(tmp_path, effects) as session:
+        assert (await (await session.send(PROMPT, agent="a")).result()).outcome == "done"
+        assert [body.result for body in await bodies(session, EffectSettled)] == [None, None]
+
+
+async def test_a_cancel_ends_a_turn_whose_effect_takes_long(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def hangs(context: outlast.EffectContext) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with owner(tmp_path, [outlast.TurnEffect("push", "write_back", hangs)]) as session:
+        turn = await session.send(PROMPT, agent="a")
+        await begun.wait()
+        assert (await session.cancel()).result == "done"
+        outcome = await turn.result()
+        assert outcome.outcome == "cancelled"
+        assert "push" in outcome.reason
+        (lost,) = await bodies(session, EffectSettled)
+        assert lost.outcome == "unknown"
+
+
+async def test_an_effect_that_ends_while_its_owner_leaves_is_recorded(tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def push(context: outlast.EffectContext) -> str:
+        begun.set()
+        await go.wait()
+        return "pushed"
+
+    effects = [outlast.TurnEffect("push", "write_back", push)]
+    async with owner(tmp_path, effects) as session:
+        await session.send(PROMPT, agent="a", key="t")
+        await begun.wait()
+        leaving = asyncio.create_task(session.detach())
+        await asyncio.sleep(0)
+        go.set()
+        await leaving
+    async with owner(tmp_path, effects) as session:
+        turn = await session.send(PROMPT, agent="a", key="t")
+        assert (await turn.result()).outcome == "done"
+        assert len(await bodies(session, EffectDispatched)) == 1
+
+
+async def test_a_session_of_another_kind_of_agent_is_not_resumed_after_a_failed_turn(tmp_path: Path) -> None:
+    """The name of the agent stands for another program now: nothing is launched, again and again, until it is
+    that of the failed turn again; and `show` says so before."""
+    from outlast.agents import Codex
+
+    async with owner(tmp_path, []) as session:
+        failed = await (await session.send("[[session:own]][[exit:3]]", agent="a")).result()
+        assert failed.receipt is not None
+        assert failed.receipt.host_recovery is not None
+        (next_,) = (await session.view()).next_sessions
+        assert (next_.action, next_.provider_session, next_.recovery) == ("resume", "own", "resume_session")
+        assert next_.skip_host
+    async with owner(tmp_path, [], Codex(binary="/bin/false")) as session:
+        for _ in range(2):
+            refused = await (await session.send("go on")).result()
+            assert refused.receipt is not None
+            assert (refused.receipt.failed_phase, refused.receipt.error.code) == (
+                "host_launch",
+                "session_mismatch",
+            )
+        assert len(await bodies(session, TurnAttemptStarted)) == 1
+    async with owner(tmp_path, []) as session:
+        assert (await (await session.send(PROMPT)).result()).outcome == "done"
+        (next_,) = (await session.view()).next_sessions
+        assert (next_.failed_turn, next_.confirmed) == (None, True)
+
+
+async def test_settling_what_does_not_wait_is_refused(tmp_path: Path) -> None:
+    async with owner(tmp_path, []) as session:
+        await (await session.send(PROMPT, agent="a")).result()
+        with pytest.raises(outlast.errors.EffectNotFoundError):
+            await session.settle("push", done=True)
+    with pytest.raises(UsageError):
+        outlast.Runtime(effects=[outlast.TurnEffect("a", "settle", print)] * 2)
