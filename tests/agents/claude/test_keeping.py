@@ -22,7 +22,7 @@ def entry(uuid: str, parent: str | None, kind: str = "user", content: Any = "hi"
         "uuid": uuid,
         "parentUuid": parent,
         "sessionId": SESSION,
-        "cwd": "/work/space",
+        "cwd": "/some/space",
         "message": {"content": content},
         **fields,
     }
@@ -42,13 +42,13 @@ WHOLE = (
 
 
 def written(tmp_path: Path, lines: Sequence[str]) -> Path:
-    path = tmp_path / "claude" / "projects" / "-work-space" / f"{SESSION}.jsonl"
+    path = tmp_path / "claude" / "projects" / "-some-space" / f"{SESSION}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
 
 
-def place(tmp_path: Path, workspace: str = "/work/space") -> StatePlace:
+def place(tmp_path: Path, workspace: str = "/some/space") -> StatePlace:
     return StatePlace(SESSION, workspace, {"CLAUDE_CONFIG_DIR": str(tmp_path / "claude")})
 
 
@@ -104,7 +104,7 @@ def test_a_transcript_is_put_where_the_program_looks_for_it(tmp_path: Path) -> N
 def test_a_summary_tells_folder_turns_and_words(tmp_path: Path) -> None:
     meta = entry("z", "g", content="a note of the program's own", isMeta=True)
     summary = Claude().summary(written(tmp_path, [*WHOLE, meta, "torn"]), SESSION)
-    assert (summary.workspace, summary.turns) == ("/work/space", 2)
+    assert (summary.workspace, summary.turns) == ("/some/space", 2)
     assert summary.said == (
         Said("user", "first words"),
         Said("assistant", "an answer"),

@@ -37,7 +37,7 @@ def transcript(home: Path, folder: str, session: str = SESSION, text: str = "{}\
 def opening(home: Path, *, session: str | None = SESSION, confirmed: bool = False, agent: Claude) -> str:
     """The last argument of the launch: what it says of the session."""
     environ = {"PATH": str(program(home / "bin" / "claude").parent), "CLAUDE_CONFIG_DIR": str(home)}
-    launch = agent.launch(LaunchContext("session", "main", "/work/space", environ, session, confirmed))
+    launch = agent.launch(LaunchContext("session", "main", "/some/space", environ, session, confirmed))
     return launch.argv[-1]
 
 
@@ -147,7 +147,7 @@ def test_an_id_that_was_chosen_begins_its_session_and_one_with_a_transcript_resu
 ) -> None:
     agent = Claude()
     assert opening(tmp_path, agent=agent) == f"--session-id={SESSION}"
-    transcript(tmp_path, "-work-space")
+    transcript(tmp_path, "-some-space")
     assert opening(tmp_path, agent=agent) == f"--resume={SESSION}"
 
 
@@ -157,18 +157,18 @@ def test_silent_fresh_a_confirmed_session_is_never_begun_anew_under_its_id(tmp_p
 
 def test_cwd_keyed_a_transcript_is_found_also_below_another_folder(tmp_path: Path) -> None:
     other = transcript(tmp_path, "-elsewhere")
-    assert find_transcript(tmp_path, "/work/space", SESSION) == other
-    own = transcript(tmp_path, "-work-space")
-    assert find_transcript(tmp_path, "/work/space", SESSION) == own
-    assert find_transcript(tmp_path, "/work/space", "*") is None
-    assert find_transcript(tmp_path / "nowhere", "/work/space", SESSION) is None
+    assert find_transcript(tmp_path, "/some/space", SESSION) == other
+    own = transcript(tmp_path, "-some-space")
+    assert find_transcript(tmp_path, "/some/space", SESSION) == own
+    assert find_transcript(tmp_path, "/some/space", "*") is None
+    assert find_transcript(tmp_path / "nowhere", "/some/space", SESSION) is None
 
 
 def test_a_long_folder_is_known_by_its_beginning() -> None:
-    long = "/work/" + "x" * 300
-    assert is_folder_of(f"-work-{'x' * 194}-1k2j3h", long)
-    assert not is_folder_of("-work-" + "x" * 300, long)
-    assert is_folder_of("-work-a-b-c", "/work/a.b_c")
+    long = "/some/" + "x" * 300
+    assert is_folder_of(f"-some-{'x' * 194}-1k2j3h", long)
+    assert not is_folder_of("-some-" + "x" * 300, long)
+    assert is_folder_of("-some-a-b-c", "/some/a.b_c")
 
 
 def test_no_trace_call_what_the_transcript_mentions_is_not_told_again(tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_no_trace_call_what_the_transcript_mentions_is_not_told_again(tmp_path: 
     environ = {"CLAUDE_CONFIG_DIR": str(tmp_path)}
     agent = Claude()
     names = ["toolu_1", "toolu_2", "toolu_3"]
-    assert agent.unmentioned_calls(names, SESSION, "/work/space", environ) == set(names)
-    transcript(tmp_path, "-work-space", text="x" * (1024 * 1024 - 3) + "toolu_1" + "y" * 100 + "toolu_3")
-    assert agent.unmentioned_calls(names, SESSION, "/work/space", environ) == {"toolu_2"}
+    assert agent.unmentioned_calls(names, SESSION, "/some/space", environ) == set(names)
+    transcript(tmp_path, "-some-space", text="x" * (1024 * 1024 - 3) + "toolu_1" + "y" * 100 + "toolu_3")
+    assert agent.unmentioned_calls(names, SESSION, "/some/space", environ) == {"toolu_2"}
 
 
 def test_a_home_that_is_not_there_is_said_before_claude_fails_on_it(tmp_path: Path) -> None:
