@@ -52,7 +52,8 @@ def test_json_ends_with_the_outcome_cancelled(shell: Shell) -> None:
     assert out.splitlines()[-1].startswith('{"outcome":"cancelled"')
 
 
-def test_a_second_ctrl_c_leaves_the_agent_at_work(shell: Shell) -> None:
+def test_a_second_ctrl_c_leaves_at_once_and_the_cancel_stays_asked_for(shell: Shell) -> None:
+    """The agent hears of the cancel as soon as it is asked for: nobody is told that it goes on."""
     process = working(shell, prompt="[[ignore-term]]" + WAITS)
     interrupt(process)
     assert process.stderr is not None
@@ -60,8 +61,10 @@ def test_a_second_ctrl_c_leaves_the_agent_at_work(shell: Shell) -> None:
     interrupt(process)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "left before the end" in err
-    assert status(shell) == "detached"
+    assert "left before the cancel was carried out; it stays asked for" in err
+    assert "goes on" not in err
+    assert shell.run("resume", "s").code == 130
+    assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled"]
 
 
 def test_sigterm_leaves_the_agent_at_work_and_resume_finishes_the_same_turn(shell: Shell) -> None:

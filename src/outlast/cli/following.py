@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 AT_WORK = ("running", "retrying")
 """States of a session in the catalog: a turn is open, and asks nothing."""
+STORED_WITHIN = 2.0
+"""Seconds that a command which is told to leave gives its own cancel to be stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +189,7 @@ class Attendance:
                     task.result()
                 if wish.done():
                     if self._obey(wish.result()):
-                        raise DetachedError("left before the end; the agent goes on under its shim")
+                        raise await self._leaving()
                     wish = asyncio.create_task(self._wishes.get())
                 if stuck.done():
                     raise await self._waiting(stuck.result())
@@ -199,9 +202,26 @@ class Attendance:
             self._watch.screen.hang_up()
             self._watch.decider.hang_up()
         elif wish is Wish.CANCEL:
-            self._watch.screen.note("cancelling; Ctrl-C again leaves the agent at work")
+            self._watch.screen.note("cancelling; Ctrl-C again leaves without waiting for that")
             self._cancels.add(asyncio.create_task(self._cancel()))
         return wish is Wish.DETACH
+
+    async def _leaving(self) -> DetachedError:
+        """What is said on the way out. A cancel cannot be taken back once the agent hears of it, and so it
+        stays asked for; who presses twice at once still has asked."""
+        if not self.policy.cancelling:
+            return DetachedError("left before the end; the agent goes on under its shim")
+        watch = self._watch
+        with watch.runtime.store.changes(watch.session.id) as bell, suppress(TimeoutError):
+            async with asyncio.timeout(STORED_WITHIN):
+                while not await self._cancel_is_stored():
+                    await bell.wait()
+                    bell.clear()
+        return DetachedError("left before the cancel was carried out; it stays asked for")
+
+    async def _cancel_is_stored(self) -> bool:
+        pending = await self._watch.runtime.store.pending(self._watch.session.id)
+        return any(entry.kind == "cancel" for entry in pending) or all(task.done() for task in self._cancels)
 
     async def _cancel(self) -> None:
         watch = self._watch

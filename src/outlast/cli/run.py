@@ -100,8 +100,8 @@ def run_command(  # noqa: PLR0913 - click passes each option by name
 
     PROMPT is one argument; `-` reads it from standard input, and one that begins with a dash goes after
     `--`. The session outlives this command, its terminal and its machine: the last line says how to come
-    back. Ctrl-C cancels the turn, a second one leaves the agent at work. Exits 1 where the prompt waits
-    behind a turn after which only a person lets the queue go on.
+    back. Ctrl-C cancels the turn, a second one leaves without waiting for that. Exits 1 where the prompt
+    waits behind a turn after which only a person lets the queue go on.
     """
     if continues and session is not None:
         raise UsageError("--continue and --session name two sessions", hint="give one of them")

@@ -17,7 +17,7 @@ class Wish(Enum):
     CANCEL = "cancel"
     """Cancel the turn; the queue is held."""
     DETACH = "detach"
-    """Leave; the agent goes on under its shim."""
+    """Leave. The agent goes on under its shim, but for a cancel that was asked for before."""
     GO_ON = "go on"
     """The terminal is gone; the work is not."""
 

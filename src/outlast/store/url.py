@@ -32,9 +32,7 @@ async def open_store(url: str, *, label: str | None = None) -> Store:
     from outlast.store.sqlite.store import Address, SqliteStore  # noqa: PLC0415 — `outlast ls` starts without it
 
     database = database_path(url, os.environ)
-    return await SqliteStore.open(
-        Address(url, database, label or process_label(), memory=epochs(os.environ))
-    )
+    return await SqliteStore.open(Address(url, database, label or process_label(), memory=epochs(os.environ)))
 
 
 def accept_restored(url: str, first: Sequence[Admission] = ()) -> int:
