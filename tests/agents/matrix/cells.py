@@ -25,6 +25,10 @@ WHEN: tuple[When, ...] = (
 )
 
 
+ENDS = ("done", "failed: crashed", "interrupted", "given again, done")
+"""How a turn may end of which something was killed."""
+
+
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """What was found when `who` was killed `when`, and the session went on."""
 
@@ -37,8 +41,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     ran: int
     """How often its command has run."""
     told: int
-    """How many results of its command the model was given when it was asked the next prompt; -1: the command
-    was never asked for."""
+    """How often the model was told what became of its command when it was asked the next prompt: by a result
+    of the call, or in words of ours; -1: the command was never asked for."""
     session: ProviderSession
     """Whether the provider's session is the same one, or that it is another one was told."""
     answered: bool
@@ -50,6 +54,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 def faults(cell: Cell) -> Iterator[str]:
     """What in a cell is wrong, a sentence each."""
     lived = cell.who == "runtime"
+    if cell.turn not in ENDS:
+        yield f"it was killed by a signal, and is told as {cell.turn}"
     if cell.ran > 1:
         yield f"its command has run {cell.ran} times"
     if (lived or cell.when == "idle") and (cell.ran, cell.turn) != (1, "done"):

@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from tests.agents.codex.real import THINK, CodexPlace
+from tests.agents.codex.real import THINK
 from tests.agents.matrix.cells import Cell, ProviderSession, When, Who
-from tests.agents.matrix.programs import SLOWLY, Program
+from tests.agents.matrix.programs import SLOWLY, AgentPlace, Program
 from tests.support.journals import Journal
-from tests.support.processes import PATIENCE, Child
+from tests.support.processes import PATIENCE, Child, until
 
 from outlast.records.types import (
     AgentSessionChanged,
@@ -50,7 +51,7 @@ asyncio.run(main())
 class Life:
     """A session of `program` in `place`, and whoever owns it."""
 
-    def __init__(self, program: Program, place: CodexPlace, when: When) -> None:
+    def __init__(self, program: Program, place: AgentPlace, when: When) -> None:
         self.program = program
         self.place = place
         self.when = when
@@ -72,7 +73,7 @@ class Life:
         _MOMENTS[self.when](self)
 
     def before_the_first_output(self) -> None:
-        os.kill(self.place.codex, signal.SIGSTOP)
+        os.kill(self.program.pid(self.place), signal.SIGSTOP)
         self.send(f"[[tool:{COMMAND}]]", "one")
         self.place.until_recorded("job", "InputReserved", turn="one")
 
@@ -90,7 +91,7 @@ class Life:
         assert self.place.model.halfway.wait(PATIENCE), self.owner.told()
 
     def asking(self) -> None:
-        self.send(self.program.prompt(COMMAND, asks=True), "one")
+        self.send(self.program.asking(COMMAND), "one")
         self.place.until_recorded("job", "GateOpened", turn="one")
 
     def idle(self) -> None:
@@ -100,8 +101,13 @@ class Life:
     # --- the death, and what comes after it ----------------------------------------------------
 
     def kill(self, who: Who) -> None:
-        """kill -9."""
+        """kill -9. Between two turns nothing is given to what has died before its owner has seen the end of
+        it."""
         _KILLS[who](self)
+        if who in ("runtime", "both"):
+            self.owner.process.wait(PATIENCE)
+        elif self.when == "idle":
+            until(lambda: set(self.place.leftovers) == {self.owner.pid}, "its shim and guard are gone")
 
     def go_on(self) -> None:
         """All that was held is let go, somebody owns the session, and the next prompt is given."""
@@ -110,7 +116,8 @@ class Life:
         place.go()
         if not self.owner.running:
             for pid in place.leftovers:
-                os.kill(pid, signal.SIGCONT)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
             self.owner = self.own()
             place.until_recorded("job", "RestoreDone")
         if self.when == "asking":
@@ -155,9 +162,11 @@ class Life:
     def _told(self) -> int:
         request = self.place.told()
         calls = [call.call for call in request.of_kind("call") if COMMAND in call.text]
-        if not calls:
+        said = request.of_kind("user", "context")
+        notices = sum(item.text.count(COMMAND) for item in said if item.text.startswith("[outlast:"))
+        if not calls and not notices:
             return -1
-        return sum(result.call in calls for result in request.of_kind("result"))
+        return notices + sum(result.call in calls for result in request.of_kind("result"))
 
 
 def _turn(journal: Journal) -> str:
@@ -189,7 +198,7 @@ _MOMENTS: Mapping[When, Callable[[Life], None]] = {
     "idle": Life.idle,
 }
 _KILLS: Mapping[Who, Callable[[Life], None]] = {
-    "agent": lambda life: life.place.kill_codex(),
+    "agent": lambda life: life.program.kill(life.place),
     "runtime": lambda life: life.owner.kill(),
     "both": lambda life: life.place.kill_all(),
     "shim": lambda life: life.place.kill_shim(),
@@ -198,7 +207,7 @@ _KILLS: Mapping[Who, Callable[[Life], None]] = {
 
 def carry_out(program: Program, who: Who, when: When, root: Path) -> Cell:
     """The cell, found with real processes; none of them is left behind."""
-    with program.place(root) as place:
+    with program.place(root, when == "asking") as place:
         life = Life(program, place, when)
         life.come_to_the_moment()
         life.kill(who)

@@ -3,62 +3,106 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
-from tests.agents.codex.real import CodexPlace, Model
+from tests.agents.claude import real as claude
+from tests.agents.codex import real as codex
 
-from outlast.agents.codex.binary import find_codex, version_of
+from outlast.agents.claude import binary as claude_binary
+from outlast.agents.codex import binary as codex_binary
 from outlast.testing.scripted_model import Conversation, Reply
+
+AgentPlace: TypeAlias = codex.CodexPlace | claude.ClaudePlace
 
 SLOWLY = "say it slowly"
 """The model stops in the middle of its final text to this, until the test lets it go on."""
 
 
-class HoldingModel(Model):
-    """Holds what the test holds: see THINK, and SLOWLY."""
-
-    def _reply(self, conversation: Conversation) -> Reply:
-        reply = super()._reply(conversation)
-        held = SLOWLY in conversation.last_user_text and not reply.calls
-        return replace(reply, halfway=self._thinks) if held else reply
-
-
 @dataclass(frozen=True)
 class Program:
-    """`agent` may do all, `asks` asks before it runs `command_that_asks(CMD)`."""
+    """A real agent. `agent` may do all, `asks` asks before it runs what `asking(COMMAND)` makes the model
+    want; `kill` is kill -9 of it and all that it has started, its shim and guard live on."""
 
     name: str
     agent: str
     asks: str
+    asking: Callable[[str], str]
     version: Callable[[], str]
-    place: Callable[[Path], AbstractContextManager[CodexPlace]]
+    place: Callable[[Path, bool], AbstractContextManager[AgentPlace]]
+    """In a folder; whether it is to ask."""
 
-    def prompt(self, command: str, *, asks: bool) -> str:
-        """A prompt to which the model answers with one call of this command."""
-        return f"escalate {command}" if asks else f"[[tool:{command}]]"
+    def pid(self, place: AgentPlace) -> int:
+        """Of the program itself, once it lives."""
+        return place.codex if isinstance(place, codex.CodexPlace) else place.claude
+
+    def kill(self, place: AgentPlace) -> None:
+        """kill -9 of the program and all that it has started; its shim and guard live on."""
+        if isinstance(place, codex.CodexPlace):
+            place.kill_codex()
+        else:
+            place.kill_claude()
+
+
+def _held(reply: Reply, conversation: Conversation, goes_on: threading.Event) -> Reply:
+    held = SLOWLY in conversation.last_user_text and not reply.calls
+    return replace(reply, halfway=goes_on) if held else reply
+
+
+class _CodexModel(codex.Model):
+    def _reply(self, conversation: Conversation) -> Reply:
+        return _held(super()._reply(conversation), conversation, self._thinks)
+
+
+class _ClaudeModel(claude.Model):
+    def _reply(self, conversation: Conversation) -> Reply:
+        return _held(super()._reply(conversation), conversation, self._thinks)
 
 
 @contextmanager
-def _codex_place(root: Path) -> Iterator[CodexPlace]:
-    model = HoldingModel()
+def _codex_place(root: Path, asks: bool) -> Iterator[AgentPlace]:
+    model = _CodexModel()
     with model:
-        place = CodexPlace(root, model)
-        try:
-            yield place
-            place.assert_nothing_left()
-        finally:
-            place.end()
+        yield from _until_nothing_is_left(codex.CodexPlace(root, model))
 
 
-CODEX = Program(
-    name="codex",
-    agent="codex",
-    asks="careful",
-    version=lambda: version_of(find_codex(None, os.environ)),
-    place=_codex_place,
+@contextmanager
+def _claude_place(root: Path, asks: bool) -> Iterator[AgentPlace]:
+    model = _ClaudeModel()
+    with model:
+        place = claude.ClaudePlace(root, model)
+        if asks:
+            place.write_settings({})
+        yield from _until_nothing_is_left(place)
+
+
+def _until_nothing_is_left(place: AgentPlace) -> Iterator[AgentPlace]:
+    try:
+        yield place
+        place.assert_nothing_left()
+    finally:
+        place.end()
+
+
+PROGRAMS = (
+    Program(
+        name="codex",
+        agent="codex",
+        asks="careful",
+        asking=lambda command: f"escalate {command}",
+        version=lambda: codex_binary.version_of(codex_binary.find_codex(None, os.environ)),
+        place=_codex_place,
+    ),
+    Program(
+        name="Claude Code",
+        agent="claude",
+        asks="claude",
+        asking=lambda command: f"[[tool:{command}]]",
+        version=lambda: claude_binary.version_of(claude_binary.find_claude(None, os.environ)),
+        place=_claude_place,
+    ),
 )
-
-PROGRAMS = (CODEX,)

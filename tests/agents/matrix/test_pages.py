@@ -48,6 +48,7 @@ def test_a_good_cell_has_no_fault() -> None:
     "wrong",
     [
         {"ran": 2},
+        {"turn": "failed: oom_killed"},
         {"who": "runtime"},
         {"who": "runtime", "turn": "done", "ran": 0, "told": -1},
         {"when": "idle"},
