@@ -103,7 +103,11 @@ class Life:
     def kill(self, who: Who) -> None:
         """kill -9. Between two turns nothing is given to what has died before its owner has seen the end of
         it."""
+        pid = self.program.pid(self.place)
         _KILLS[who](self)
+        if who == "shim":
+            # Its guard ends the agent: what is held must not reach that before.
+            until(lambda: pid not in self.place.leftovers, "the agent is ended")
         if who in ("runtime", "both"):
             self.owner.process.wait(PATIENCE)
         elif self.when == "idle":
