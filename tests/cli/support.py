@@ -203,6 +203,13 @@ def is_alive(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
+def hears(pid: int, number: int) -> bool:
+    """Whether a process has a handler for the signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
 def reader(descriptor: int) -> Callable[[], str]:
     """All that was written to a terminal so far, each time it is called."""
     os.set_blocking(descriptor, False)

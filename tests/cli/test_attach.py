@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.cli.support import Shell, on_terminal, reader, until
+from tests.cli.support import Shell, hears, on_terminal, reader, until
 
 from outlast.cli.conversation import Typed, Verb, understand
 
@@ -89,6 +89,7 @@ def test_who_leaves_a_session_that_somebody_runs_comes_back_by_attach(
     terminal.close()
     second = shell.start("run", "--session", "s", "[[say:mine]]")
     until(lambda: shell.sessions()[0]["queued"] == 1, "the second input to be queued")
+    until(lambda: hears(second.pid, signal.SIGTERM), "it to follow its turn")
     os.kill(second.pid, signal.SIGTERM)
     _, err = second.communicate(timeout=30)
     assert "to come back: outlast attach s" in err

@@ -4,10 +4,9 @@ wants to go on must find no owner in the way."""
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import pytest
-from tests.cli.support import Shell, interrupt, until
+from tests.cli.support import Shell, hears, interrupt, until
 
 WAITS = "[[touch:here]][[wait:go]]"
 
@@ -46,10 +45,3 @@ def test_a_prompt_behind_a_turn_that_is_cancelled_is_not_waited_for(shell: Shell
     assert "has not begun: the queue is held" in told
     resumed = shell.run("resume", "y")
     assert (resumed.code, resumed.out) == (0, "hello\n"), resumed
-
-
-def hears(pid: int, number: int) -> bool:
-    """Whether a process has a handler for the signal."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

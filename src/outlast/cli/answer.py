@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -69,7 +70,7 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
             if found is None:
                 raise GateNotFoundError(
                     f"session {session.id} has no question {gate_typed!r}",
-                    hint=f"`outlast show {session.id}` lists those that are open",
+                    hint=f"`outlast show {quote(session.id)}` lists those that are open",
                     session_id=session.id,
                 )
         asked = session.answer(found, choice_typed, by=_user())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from outlast.cli.exits import Exit
-from outlast.cli.output import open_missing_streams, point_at_nothing, reader_gone, speak_utf8
+from outlast.cli.output import open_missing_streams, point_at_nothing, reader_gone, speak_utf8, visible
 
 if TYPE_CHECKING:
     from outlast.cli.failures import Failure
@@ -135,7 +135,8 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         if "--debug" in options:
             import traceback
 
-            traceback.print_exc()
+            with _tolerated(sys.stderr):
+                sys.stderr.write(visible(traceback.format_exc()))
         return _report(_failure(error), options)
     return int(code)
 

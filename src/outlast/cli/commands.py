@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
@@ -205,7 +206,7 @@ async def _turn(session: Session, typed: str) -> str:
         return fitting[0]
     raise TurnNotFoundError(
         f"session {session.id} has {'no turn' if not fitting else 'several turns'} {typed!r}",
-        hint=f"`outlast show {session.id}` lists them",
+        hint=f"`outlast show {quote(session.id)}` lists them",
         session_id=session.id,
     )
 

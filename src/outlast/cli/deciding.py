@@ -7,7 +7,7 @@ from typing import Protocol
 
 from outlast.cli.console import LineReader
 from outlast.cli.gates import Approve, OpenQuestion, choice_of, decided_by_rule
-from outlast.cli.output import Screen, visible
+from outlast.cli.output import Screen
 from outlast.cli.text import question_lines
 from outlast.errors import UsageError
 
@@ -101,7 +101,7 @@ class Decider:
             self._reader = LineReader()
             self._reader.start()
         for line in question_lines(question):
-            self._screen.note(visible(line))
+            self._screen.note(line)
         while self._somebody_is_there():
             self._screen.err.write("answer: ")
             typed = await self._reader.line()

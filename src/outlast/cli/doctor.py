@@ -11,7 +11,7 @@ import msgspec
 from outlast.cli.exits import Exit
 from outlast.cli.findings import Finding, Level, Patient
 from outlast.cli.options import json_option
-from outlast.cli.output import Screen, visible
+from outlast.cli.output import Screen, Styled, visible
 from outlast.cli.running import heard, run_async
 from outlast.config import Config, load_config
 from outlast.errors import ConfigError, UsageError
@@ -111,6 +111,6 @@ def _print(screen: Screen, finding: Finding) -> None:
     if finding.level == "ok":
         screen.out.line(screen.out.dim(f"{mark} {text}"))
         return
-    screen.out.line(f"{screen.out.bold(mark)} {text}")
+    screen.out.line(Styled(f"{screen.out.bold(mark)} {text}"))
     if finding.remedy:
         screen.out.line(visible(f"{'':<19} -> {finding.remedy}"))

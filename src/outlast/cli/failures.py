@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from outlast.cli.exits import Exit
+from outlast.cli.output import visible
 from outlast.errors import (
     BusyError,
     IntegrityError,
@@ -47,7 +48,7 @@ class Failure:
         message = _one_line(self.line.message).rstrip(".")
         separator = " " if message.endswith("?") else ". "
         hint = f"{separator}{_one_line(self.line.hint)}" if self.line.hint else ""
-        return f"outlast: {message}{hint}"
+        return visible(f"outlast: {message}{hint}")
 
     def as_json(self) -> str:
         return msgspec.json.encode(self.line).decode("utf-8")

@@ -13,7 +13,7 @@ from outlast.cli.contact import lives_elsewhere
 from outlast.cli.deciding import Decider
 from outlast.cli.failures import DetachedError, WaitingForAnswerError
 from outlast.cli.gates import Approve, OpenQuestion
-from outlast.cli.output import Screen, visible
+from outlast.cli.output import Screen, exact, visible
 from outlast.cli.owners import heard
 from outlast.cli.present import Presenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
@@ -237,12 +237,13 @@ def waiting_error(session: str, question: OpenQuestion, *, owned: bool = False) 
     """What a command says that ends because a question is open; `owned`: somebody else runs the session."""
     from shlex import quote
 
-    names = "|".join(choice.id for choice in question.choices) or "TEXT"
+    # In quotes as a whole: pasted as it stands, no choice of the agent's is a command of the shell.
+    names = quote("|".join(choice.id for choice in question.choices) or "TEXT")
     command = f"outlast answer {quote(session)} {quote(question.gate)} {names}"
     after = "" if owned else f", then `{way_back_command(session)}`"
     return WaitingForAnswerError(
-        f"the agent waits for an answer: {first_line(visible(question.question))}",
-        hint=f"answer with `{command}`{after}",
+        f"the agent waits for an answer: {exact(first_line(question.question))}",
+        hint=f"answer with `{exact(command)}`{after}",
         session_id=session,
     )
 

@@ -14,14 +14,47 @@ _GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
 
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 
-_VISIBLE: dict[int, str | None] = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-_VISIBLE.update({ord("\n"): "\n", ord("\t"): "\t", ord("\r"): None})
+_CONTROLS = (*range(32), *range(127, 160))
+_UNSEEN = (
+    # Soft hyphen, Arabic letter mark, Hangul fillers, Mongolian vowel separator, zero-width space.
+    *(0xAD, 0x61C, 0x115F, 0x1160, 0x180E, 0x200B),
+    # What turns the direction of text, or separates its lines; invisible operators; filler; byte order mark.
+    *(0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0x3164, 0xFEFF, 0xFFA0),
+    # Annotations, notes of music, tags: letters that nobody sees.
+    *(*range(0xFFF9, 0xFFFC), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE0080)),
+)
+_JOINED = (0x200C, 0x200D, *range(0xE0100, 0xE01F0))
+"""The joiners and selectors of emoji and of scripts that are written with them."""
+
+
+def _shown(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_VISIBLE: dict[int, str | None] = {code: _shown(code) for code in (*_CONTROLS, *_UNSEEN)}
+_EXACT = _VISIBLE | {code: _shown(code) for code in _JOINED}
+_VISIBLE |= {ord("\n"): "\n", ord("\t"): "\t", ord("\r"): None}
 
 
 def visible(text: str) -> str:
-    """The text with control characters shown, not obeyed: what an agent prints must not be able to move
-    the cursor, retitle the terminal or forge a question."""
+    """The text with control characters, and characters that turn or hide others, shown and not obeyed: what
+    an agent prints must not be able to move the cursor, retitle the terminal or forge a question. Letters and
+    emoji stay joined."""
     return text.translate(_VISIBLE)
+
+
+def exact(text: str) -> str:
+    """One line of what a person is asked to decide, with every character in it that cannot be seen: nothing
+    reads as what it is not."""
+    return text.translate(_EXACT)
+
+
+class Styled(str):
+    """A line for a terminal: what was to be made visible in it has been."""
+
+    __slots__ = ()
 
 
 class Channel:
@@ -53,14 +86,18 @@ class Channel:
         self.at_line_start = text.endswith("\n")
 
     def line(self, text: str = "") -> None:
-        """A line of its own, whatever was written before."""
+        """A line of its own, whatever was written before; nothing in it is obeyed."""
+        self.raw_line(text if isinstance(text, Styled) else visible(text))
+
+    def raw_line(self, text: str) -> None:
+        """A line that a program reads."""
         self.write(f"{'' if self.at_line_start else chr(10)}{text}\n")
 
-    def dim(self, text: str) -> str:
-        return f"{_DIM}{text}{_PLAIN}" if self.coloured else text
+    def dim(self, text: str) -> Styled:
+        return Styled(f"{_DIM}{visible(text)}{_PLAIN}" if self.coloured else visible(text))
 
-    def bold(self, text: str) -> str:
-        return f"{_BOLD}{text}{_PLAIN}" if self.coloured else text
+    def bold(self, text: str) -> Styled:
+        return Styled(f"{_BOLD}{visible(text)}{_PLAIN}" if self.coloured else visible(text))
 
     def leave(self) -> None:
         """Write nothing more."""
@@ -103,10 +140,11 @@ class Screen:
         self.out.write(f'"{tail}\n')
 
     def err_json_line(self, value: object) -> None:
-        self.err.line(_json(value))
+        self.err.raw_line(_json(value))
 
     def note(self, text: str) -> None:
-        """One line of progress or advice; with `--json` a JSON line, so that all of stderr can be parsed."""
+        """One line of progress or advice; with `--json` a JSON line, so that all of stderr can be parsed.
+        Nothing in it is obeyed."""
         if self.as_json:
             self.err_json_line({"notice": text})
             return

@@ -11,7 +11,7 @@ import click
 from outlast.cli.contact import open_client
 from outlast.cli.last_words import last_words
 from outlast.cli.options import json_option, session_argument
-from outlast.cli.output import Screen, visible
+from outlast.cli.output import Screen, exact, visible
 from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 from outlast.cli.text import (
@@ -78,7 +78,7 @@ def view_lines(view: View) -> Iterator[str]:
         yield "waiting for an answer"
         for gate in view.gates:
             names = ", ".join(choice.id for choice in gate.choices)
-            yield f"  {gate.id}  {first_line(gate.question)} ({names})"
+            yield exact(f"  {gate.id}  {first_line(gate.question)} ({names})")
             if gate.answered is not None:
                 yield f"      answered {first_line(gate.answered.choice or '')}{_by(gate.answered)}"
     if view.commands:

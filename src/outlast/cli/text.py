@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from outlast.cli.gates import OpenQuestion
+from outlast.cli.output import exact
 from outlast.cli.times import clock_time, exact_time
 from outlast.records.envelope import Record
 from outlast.records.types import (
@@ -220,11 +221,12 @@ def gate_line(body: GateResolved) -> str:
 
 
 def question_lines(question: OpenQuestion) -> list[str]:
-    """A gate as a person is asked it."""
+    """A gate as a person is asked it. No line of the question can be taken for a choice."""
     who = f"{question.requested_by} asks" if question.requested_by else "the agent asks"
     lines = [f"{who} ({question.kind} {short(question.gate)}):"]
-    lines += [f"  {line}" for line in question.question.splitlines() or [""]]
-    return lines + [f"  {number}  {choice.label}" for number, choice in enumerate(question.choices, 1)]
+    lines += [f"  | {line}" for line in question.question.replace("\r\n", "\n").split("\n")]
+    lines += [f"  {number}  {choice.label}" for number, choice in enumerate(question.choices, 1)]
+    return [exact(line) for line in lines]
 
 
 def receipt_line(receipt: Receipt) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from types import TracebackType
 
-from outlast.cli.output import Screen
+from outlast.cli.output import Screen, visible
 
 FIRST = 1.0
 """Seconds before anything is said."""
@@ -38,7 +38,7 @@ class Ticking:
             return
         self._next = now + EVERY
         self._shown = True
-        self._screen.err.write(f"\r\x1b[K{self._what}: {done:,} of {max(done, self._total):,}")
+        self._screen.err.write(f"\r\x1b[K{visible(self._what)}: {done:,} of {max(done, self._total):,}")
 
     def part(self, done: int, total: int) -> None:
         """So much of this part is done."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from shlex import quote
 from typing import Literal
 
 import msgspec
@@ -191,7 +192,7 @@ _CUT = "`outlast verify` says how far it is good, `outlast repair` ends the jour
 def _without_text(name: str, seq: int) -> str:
     return (
         "only its text is lost, and the session goes on without it; to have it again, put the blob's file"
-        f" back from a backup; `outlast tail {name} --after {seq}` reads on"
+        f" back from a backup; `outlast tail {quote(name)} --after {seq}` reads on"
     )
 
 
