@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from outlast.agents.contract import Agent
 from outlast.errors import UsageError
 from outlast.portal import Portal
+from outlast.records.agent_state import LostChoice
 from outlast.records.types import Content, OnInterrupt, WhenBusy
 from outlast.restore.plan import RestorePlan
 from outlast.runtime import handles
@@ -23,6 +24,7 @@ from outlast.runtime.outcome import Outcome
 from outlast.runtime.policy import OnGate, ask
 from outlast.runtime.runtime import Runtime
 from outlast.runtime.view import Gate, View
+from outlast.turns.effects import TurnEffect
 
 B = TypeVar("B", bound=Runtime | Client)
 
@@ -107,8 +109,10 @@ class Session:
     def close(self, *, actor: str | None = None) -> handles.Settled:
         return self._portal.run(self._session.close(actor=actor))
 
-    def retry(self, turn: str | None = None, *, actor: str | None = None) -> handles.Settled:
-        return self._portal.run(self._session.retry(turn, actor=actor))
+    def retry(
+        self, turn: str | None = None, *, session: LostChoice | None = None, actor: str | None = None
+    ) -> handles.Settled:
+        return self._portal.run(self._session.retry(turn, session=session, actor=actor))
 
     def skip(self, turn: str | None = None, *, actor: str | None = None) -> handles.Settled:
         return self._portal.run(self._session.skip(turn, actor=actor))
@@ -201,6 +205,21 @@ class BlockingRuntime(_Blocking[Runtime]):
         live = portal.run(self._inner.own(session))
         return None if live is None else Session(portal, live)
 
+    def adopt(
+        self,
+        agent: str,
+        provider_session: str,
+        *,
+        session: str | None = None,
+        workspace: str | None = None,
+        actor: str | None = None,
+    ) -> Session:
+        """See `outlast.Runtime.adopt`."""
+        adopted = self._inner.adopt(
+            agent, provider_session, session=session, workspace=workspace, actor=actor
+        )
+        return Session(self._portal, self._portal.run(adopted))
+
     def visit(self, session: str, *, take_over: bool = False, ends_agent: bool = False) -> Session | None:
         portal = self._portal
         live = portal.run(self._inner.visit(session, take_over=take_over, ends_agent=ends_agent))
@@ -222,12 +241,15 @@ def runtime(
     *,
     agents: Mapping[str, Agent] | None = None,
     on_gate: OnGate = ask,
+    effects: Sequence[TurnEffect] = (),
     default_agent: str | None = None,
     label: str | None = None,
 ) -> BlockingRuntime:
     """A Runtime for callers without an event loop."""
     return BlockingRuntime(
-        Runtime(url, agents=agents, on_gate=on_gate, default_agent=default_agent, label=label)
+        Runtime(
+            url, agents=agents, on_gate=on_gate, effects=effects, default_agent=default_agent, label=label
+        )
     )
 
 
