@@ -106,7 +106,7 @@ async def test_a_restore_that_is_cancelled_while_its_fence_is_stored_tells_of_it
         async def stored(batch: Append) -> int:
             tip = await append(batch)
             if any(row.type == "RestoreStarted" for row in batch.rows):
-                runtime._claims["s"].cancel()
+                runtime._claims["s"].give_up()
             return tip
 
         monkeypatch.setattr(runtime.store, "append", stored)

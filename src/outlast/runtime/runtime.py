@@ -30,6 +30,7 @@ from outlast.runtime.actor import SessionActor
 from outlast.runtime.adopting import adopt, look_at
 from outlast.runtime.backing import Delta
 from outlast.runtime.chores import keep_tidy
+from outlast.runtime.claiming import Claim
 from outlast.runtime.handles import Session
 from outlast.runtime.home import absolute, here, machine_id, secret
 from outlast.runtime.policy import OnGate, ask, policy_of
@@ -70,7 +71,7 @@ class Runtime:
         self._entered = False
         self._store: Store | None = None
         self._actors: dict[str, SessionActor] = {}
-        self._claims: dict[str, asyncio.Task[SessionActor]] = {}
+        self._claims: dict[str, Claim[SessionActor]] = {}
         self._failures: dict[str, BaseException] = {}
         self._listeners: dict[str, list[asyncio.Queue[Delta]]] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}
@@ -95,9 +96,13 @@ class Runtime:
     ) -> None:
         store, self._store = self._store, None
         self._entered = False
-        begun = [*self._claims.values(), *self._serving.values(), *self._chores]
+        claims, begun = list(self._claims.values()), [*self._serving.values(), *self._chores]
+        for claim in claims:
+            claim.give_up()
         for task in begun:
             task.cancel()
+        for claim in claims:
+            await claim.ended()
         if begun:
             await asyncio.wait(begun)
         try:
@@ -129,7 +134,8 @@ class Runtime:
         """Own the session: restore it and go on with its work, a queue that a cancel held included.
 
         `wait` seconds for a living owner to let go; `take_over` ends it by SIGKILL, verified. Raises
-        RestoreError (kind `lease` when somebody owns it), SessionNotFoundError, IntegrityError.
+        RestoreError (kind `lease` when somebody owns it), SessionNotFoundError, IntegrityError. Cancelled, it
+        gives back what it had taken, unless somebody else here waits for the same.
         """
         request = RestoreRequest(session, wait=wait, take_over=take_over, resume_queue=True)
         await self._own(request)
@@ -188,12 +194,14 @@ class Runtime:
                 return actor
             claim = self._claims.get(session)
             if claim is None:
-                claim = asyncio.create_task(self._claim(request), name=f"claim {session}")
+                claim = Claim(self._claim(request), f"claim {session}", lambda: self._claims.pop(session))
                 self._claims[session] = claim
-                claim.add_done_callback(lambda _: self._claims.pop(session, None))
-                return await asyncio.shield(claim)
+                return await claim.result()
+            if claim.given_up:
+                await claim.ended()
+                continue
             try:
-                await asyncio.shield(claim)
+                await claim.result()
             except RestoreError as error:
                 if error.kind != "lease" or not (request.wait or request.take_over):
                     raise
@@ -215,6 +223,9 @@ class Runtime:
         self._actors[session] = actor
         try:
             await actor.start()
+        except asyncio.CancelledError:
+            await actor.detach()
+            raise
         except Exception as error:
             self._actors.pop(session, None)
             told = as_restore_error(error, "append", "resume", session)
