@@ -16,6 +16,7 @@ from outlast.agents.contract import (
     CloseStdin,
     Delta,
     ExitInfo,
+    Failure,
     FoldContext,
     GateAnswer,
     GateClosed,
@@ -314,6 +315,7 @@ def test_a_result_that_names_no_message_ends_the_turn_that_was_begun() -> None:
         ({"api_error_status": 401}, "auth_failed"),
         ({"api_error_status": 429}, "rate_limited"),
         ({"api_error_status": 429, "result": "Claude usage limit reached"}, "quota_exhausted"),
+        ({"api_error_status": 429, "api_error": "usage_limit_reached"}, "quota_exhausted"),
         ({"api_error_status": 400, "result": "Your credit balance is too low"}, "quota_exhausted"),
         ({"api_error_status": 529}, "provider_overloaded"),
         ({"api_error_status": 503}, "provider_overloaded"),
@@ -331,6 +333,69 @@ def test_the_words_of_a_failed_result_decide_the_failure(fields: dict[str, Any],
     assert ended.failure is not None
     assert ended.failure.code == code
     assert code in TAXONOMY
+
+
+TOLD = "2026-01-31T12:00:00.000Z"
+RESETS = 1_769_860_800 + 1_800  # half an hour after TOLD
+
+
+def refused(lab: Lab, **fields: Any) -> Failure:
+    """The failure of a turn whose model call was refused with 429."""
+    lab.says(is_api_error_message=True, error="rate_limit", timestamp=TOLD, **fields)
+    *_, ended = lab.fails(api_error_status=429)
+    assert isinstance(ended, TurnEnded)
+    assert ended.failure is not None
+    return ended.failure
+
+
+def retries(lab: Lab, delay_ms: int) -> None:
+    lab.out("system", subtype="api_retry", attempt=1, max_retries=2, retry_delay_ms=delay_ms)
+
+
+def test_retry_after_is_the_pause_that_the_program_was_asked_for() -> None:
+    """It does not pass the header on: it tells how long it waits because of it."""
+    lab = Lab(confirmed=True).ready().running()
+    retries(lab, 33_000)
+    retries(lab, 44_000)
+    assert refused(lab).retry_after == 44.0
+
+
+def test_retry_after_of_a_call_that_went_well_is_none() -> None:
+    lab = Lab(confirmed=True).ready().running()
+    retries(lab, 33_000)
+    lab.says({"type": "text", "text": "well"})
+    assert refused(lab).retry_after is None
+
+
+def test_retry_after_of_an_earlier_turn_is_none() -> None:
+    lab = Lab(confirmed=True).ready().running()
+    retries(lab, 33_000)
+    lab.ends()
+    assert refused(lab.running("r2")).retry_after is None
+
+
+def test_a_used_up_quota_says_when_it_is_there_again() -> None:
+    lab = Lab(confirmed=True).ready().running()
+    params = {"rate_limit_info": {"status": "rejected", "resetsAt": RESETS}}
+    failure = refused(lab, api_error="usage_limit_reached", api_error_params=params)
+    assert (failure.code, failure.retry_after) == ("quota_exhausted", 1_800.0)
+
+
+@pytest.mark.parametrize(("status", "after"), [("rejected", 1_800.0), ("allowed_warning", None)])
+def test_a_limit_that_was_told_before_the_error_counts_where_it_refused(
+    status: str, after: float | None
+) -> None:
+    lab = Lab(confirmed=True).ready().running()
+    assert lab.out("rate_limit_event", rate_limit_info={"status": status, "resetsAt": RESETS}) == []
+    assert refused(lab, api_error="usage_limit_reached").retry_after == after
+
+
+@pytest.mark.parametrize("odd", [7, "noon", None])
+def test_an_error_of_an_odd_time_is_an_error_all_the_same(odd: Any) -> None:
+    lab = Lab(confirmed=True).ready().running()
+    lab.says(is_api_error_message=True, error="rate_limit", timestamp=odd)
+    *_, ended = lab.fails(api_error_status=429)
+    assert isinstance(ended, TurnEnded)
 
 
 def test_the_programs_own_word_decides_where_there_is_no_status() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from outlast.agents.claude.wire import Result
 from outlast.agents.contract import Failure
-from outlast.agents.failure import classify_code, classify_text, tidy
+from outlast.agents.failure import classify_code, classify_text, pause_in, tidy
 
 MISSING = "No conversation found"
 """How the program begins to say that it has no session of this id."""
@@ -28,17 +28,29 @@ _WORDS = {
 }
 
 
-def turn_failure(result: Result, word: str) -> Failure:
+_PAUSED = frozenset({"rate_limited", "provider_overloaded"})
+
+
+def turn_failure(result: Result, word: str, *, pause: float = 0.0, renewed_in: float = 0.0) -> Failure:
     """The failure of a turn that ended with an error. `word` is what the program called it in its message,
-    empty where it told none."""
+    empty where it told none; `pause`: the seconds that it waited for the provider before its last try,
+    `renewed_in`: those until a limit ends; 0 where it told none."""
     said = result.result or "; ".join(result.errors)
     code = _code(result, word, said)
     detail = result.api_error_type or result.api_error or word or result.terminal_reason or result.subtype
-    return Failure(code, f"claude ({detail}): {tidy(said)}" if said else f"claude ended the turn: {detail}")
+    message = f"claude ({detail}): {tidy(said)}" if said else f"claude ended the turn: {detail}"
+    asked = pause_in(said)
+    if asked is None and code == "quota_exhausted":
+        asked = renewed_in or None
+    elif asked is None and code in _PAUSED:
+        asked = renewed_in or pause or None
+    return Failure(code, message, retry_after=asked)
 
 
 def _code(result: Result, word: str, said: str) -> str:
     spent = classify_text(said)
+    if "quota_exhausted" in (classify_code(result.api_error), classify_code(word)):
+        return "quota_exhausted"
     if result.api_error_status is not None:
         if spent == "quota_exhausted":
             return spent  # A used up quota comes with the status of a rate limit, or of a bad request.

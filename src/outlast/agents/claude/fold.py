@@ -109,6 +109,7 @@ class ClaudeFold:
         state.turn, state.uuid = sent.request, frame.uuid
         state.queued = state.begun = state.landed = state.interrupted = False
         state.ended, state.error, state.partial = None, "", ""
+        state.pause = state.renewed_in = 0.0
         state.usage.clear()
         state.steered.clear()
 

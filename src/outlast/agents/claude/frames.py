@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Literal
 
 from outlast.agents.claude import messages
@@ -16,7 +17,9 @@ from outlast.agents.claude.wire import (
     ControlRequest,
     ControlResponse,
     Entry,
+    ErrorParams,
     Frame,
+    LimitInfo,
     ModelUsage,
     Result,
     Retry,
@@ -85,9 +88,28 @@ def _not_started(state: State, failure: Failure) -> list[AgentEvent]:
 def _assistant(state: State, frame: Frame, line: bytes) -> Events:
     if frame.is_api_error_message:
         # No word of the model: the result tells it again, as the turn's end.
-        state.error = decode(frame.error, str) or ""
+        state.error = decode(frame.api_error, str) or decode(frame.error, str) or ""
+        _note_limit(state, frame)
         return []
+    state.pause = 0.0
     return messages.said(state, frame)
+
+
+def _note_limit(state: State, frame: Frame) -> None:
+    """When the limit ends that this error is about, as far as it was told."""
+    params, told = decode(frame.api_error_params, ErrorParams), decode(frame.timestamp, datetime)
+    resets_at = (params and params.rate_limit_info.resets_at) or state.renewed_at
+    state.renewed_in = 0.0
+    if told is not None and told.tzinfo is not None:
+        state.renewed_in = max(0.0, resets_at - told.timestamp())
+
+
+def _limit(state: State, frame: Frame, line: bytes) -> Events:
+    info = decode(frame.rate_limit_info, LimitInfo)
+    if info is None:
+        return None
+    state.renewed_at = info.resets_at or 0 if info.status == "rejected" else 0
+    return []
 
 
 def _user(state: State, frame: Frame, line: bytes) -> Events:
@@ -198,7 +220,8 @@ def _ended(state: State, result: Result) -> Ended:
         return Ended(result.stop_reason or "end_turn")
     if is_abort(result):
         return failed(Failure("cancelled", "claude interrupted the turn by itself"))
-    return failed(replace(turn_failure(result, state.error), retry=_taken_up(state)))
+    failure = turn_failure(result, state.error, pause=state.pause, renewed_in=state.renewed_in)
+    return failed(replace(failure, retry=_taken_up(state)))
 
 
 def _taken_up(state: State) -> Literal["continue"] | None:
@@ -288,6 +311,7 @@ def _system(state: State, frame: Frame, line: bytes) -> Events:
     retry = decode(line, Retry)
     if retry is None:
         return None
+    state.pause = retry.retry_delay_ms / 1000
     why = " ".join(str(part) for part in (retry.error_status, retry.error) if part)
     tries = f"try {retry.attempt} of {retry.max_retries}"
     return [Notice(f"claude: the model call failed ({why}); {tries} in {retry.retry_delay_ms / 1000:.1f} s")]
@@ -305,4 +329,5 @@ _READERS: Mapping[str, Callable[[State, Frame, bytes], Events]] = {
     "control_cancel_request": _control_cancel,
     "conversation_reset": _reset,
     "system": _system,
+    "rate_limit_event": _limit,
 }

@@ -66,6 +66,12 @@ class State(msgspec.Struct, omit_defaults=True):
     partial: str = ""
     error: str = ""
     """What the program called the error of the newest model call."""
+    pause: float = 0.0
+    """Seconds that the program waited before its newest try of a model call; 0 where that call went well."""
+    renewed_at: int = 0
+    """When the limit ends that the provider refused a call for: UTC in seconds, 0 where none did."""
+    renewed_in: float = 0.0
+    """The same as seconds from the newest error on."""
     usage: dict[str, int] = {}
 
     def note_sent(self, prompt: str) -> None:

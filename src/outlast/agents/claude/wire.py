@@ -36,6 +36,10 @@ class Frame(msgspec.Struct, frozen=True):
     aborted: bool = False
     error: msgspec.Raw = EMPTY
     is_api_error_message: bool = False
+    api_error: msgspec.Raw = EMPTY
+    api_error_params: msgspec.Raw = EMPTY
+    rate_limit_info: msgspec.Raw = EMPTY
+    timestamp: msgspec.Raw = EMPTY
     event: msgspec.Raw = EMPTY
     entries: tuple[msgspec.Raw, ...] = ()
     command_uuid: str = ""
@@ -133,6 +137,17 @@ class Retry(msgspec.Struct, frozen=True):
     retry_delay_ms: int = 0
     error_status: int | None = None
     error: str = ""
+
+
+class LimitInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """What the provider said of a limit. `resets_at` is UTC in seconds since 1970."""
+
+    status: str = ""
+    resets_at: int | None = None
+
+
+class ErrorParams(msgspec.Struct, frozen=True):
+    rate_limit_info: LimitInfo = LimitInfo()
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
