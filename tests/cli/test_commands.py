@@ -54,6 +54,41 @@ def test_a_run_whose_input_was_taken_out_of_the_queue_says_so_and_holds_nothing(
     assert owner.wait(30) == 0
 
 
+def test_wait_exits_by_the_last_turn_and_not_by_an_input_that_never_was_one(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "fine").code == 0
+    for key in ("second", "third"):
+        shell.run("send", "s", "--key", key, "[[say:no]]")
+    assert shell.run("cancel", "s").code == 0, "they are accepted, and held"
+    assert shell.sessions()[0]["queued"] == 2
+    for key in ("second", "third"):
+        assert shell.run("cancel", "s", key).code == 0
+    assert shell.json("wait", "s")["outcome"] == "done"
+
+
+def test_a_turn_that_cannot_be_retried_or_skipped_is_refused_at_once_without_an_owner(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "--key", "done", "fine").code == 0
+    assert shell.run("send", "s", "--key", "waits", "[[effect:{turn}]]").code == 0
+    for command, turn, why in (
+        ("retry", "done", "nothing to retry: that turn was done, or is too long ago"),
+        ("retry", "waits", "nothing to retry: that turn has not run yet"),
+        ("skip", "done", "nothing to skip: no such turn is parked"),
+        ("skip", "waits", "nothing to skip: no such turn is parked"),
+    ):
+        ran = shell.run(command, "s", turn)
+        assert (ran.code, ran.out.strip()) == (4, why)
+    assert shell.show("s")["commands"] == [], "nothing is kept that nobody could carry out"
+    assert shell.run("resume", "s").code == 0
+
+
+def test_resume_says_which_waiting_command_it_could_not_carry_out(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "--key", "bad", "[[exit:3]]").code == 1
+    for command in ("retry", "skip"):  # what the first will come to shows only when it is carried out
+        assert shell.run(command, "s", "bad").code == 0
+    ran = shell.run("resume", "s")
+    assert "not carried out: skip of bad: no such turn is parked" in ran.err, ran
+    assert "not carried out: retry" not in ran.err
+
+
 def test_retry_and_skip_of_nothing_are_not_found(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "--session", "s", "fine")
     for command in ("retry", "skip"):

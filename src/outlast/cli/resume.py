@@ -9,14 +9,20 @@ import click
 
 from outlast.cli.contact import lives_elsewhere, open_runtime, speakable
 from outlast.cli.options import json_option, session_argument
-from outlast.cli.output import Screen
+from outlast.cli.output import Screen, visible
 from outlast.cli.running import run_async
+from outlast.cli.text import short
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from outlast.cli.blocks import Blocks
     from outlast.cli.following import Attendance
     from outlast.config import Config
+    from outlast.records.envelope import Record
     from outlast.runtime.handles import Session
     from outlast.runtime.runtime import Runtime
+    from outlast.runtime.waiting import WaitingCommand
 
 
 @click.command("resume")
@@ -50,10 +56,12 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
     from outlast.cli.following import Showing, attendance_of, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
     from outlast.cli.waiting import shown_when_long
+    from outlast.runtime.waiting import waiting_commands
 
     async with open_runtime(config) as runtime:
         found = await speakable(runtime.store, name)
         position = await position_of(runtime.store, runtime.session(found))
+        asked = waiting_commands(await runtime.store.pending(found))
         session = await shown_when_long(
             runtime.restore(found, wait=wait, take_over=take_over), f"restoring session {found}", screen
         )
@@ -64,7 +72,7 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
         )
         attendance = attendance_of(session, Showing("ask", presenter, screen, runtime, position))
         blocks = Blocks(session.id, runtime.store, presenter, position.begun)
-        attendance.on_record(blocks.before, blocks.after)
+        attendance.on_record(blocks.before, _after(blocks, asked, screen))
         try:
             await attendance.attend(_drain(runtime, session, attendance))
             await blocks.finish()
@@ -72,6 +80,29 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
         finally:
             presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
         return blocks.exit_code()
+
+
+def _after(
+    blocks: Blocks, asked: Sequence[WaitingCommand], screen: Screen
+) -> Callable[[Record], Awaitable[None]]:
+    """Also says which of the commands that waited were not carried out: who gave them was told only that they
+    are kept."""
+    from outlast.records.types import CommandSettled
+
+    waited = {command.request_id: command for command in asked}
+
+    async def after(record: Record) -> None:
+        await blocks.after(record)
+        body = record.body
+        if screen.as_json or not isinstance(body, CommandSettled) or body.outcome == "done":
+            return
+        command = waited.get(body.request_id)
+        if command is not None:
+            about = f" of {short(command.turn)}" if command.turn else ""
+            detail = body.detail or body.outcome.replace("_", " ")
+            screen.note(visible(f"not carried out: {command.command}{about}: {detail}"))
+
+    return after
 
 
 async def _drain(runtime: Runtime, session: Session, attendance: Attendance) -> None:

@@ -15,6 +15,7 @@ from outlast.records.types import (
     InputAccepted,
     InputCancelled,
     InputJoined,
+    TurnStarted,
 )
 from outlast.runtime.backing import Backing
 from outlast.runtime.holding import held_because
@@ -63,10 +64,13 @@ class Accepted(NamedTuple):
 
 
 async def newest(store: Store, session: str) -> Accepted | None:
-    """Of the inputs that were accepted the newest one that waits no more and joined no other's turn. It reads
-    backwards, so that it costs what came after that one, and not the history."""
+    """Of the inputs that were accepted the newest one that became a turn: it neither waits nor was taken back
+    before it began, and joined no other's. It reads backwards, so that it costs what came after that one, and
+    not the history."""
     state = await load_state(store, session)
     joined: set[str] = set()
+    taken_back: set[str] = set()
+    begun: set[str | None] = set()
     last, step = state.seq, _BACK
     while last > 0:
         found: list[Accepted] = []
@@ -77,10 +81,14 @@ async def newest(store: Store, session: str) -> Accepted | None:
             body = record.body
             if isinstance(body, InputJoined):
                 joined.add(body.request_id)
+            elif isinstance(body, InputCancelled):
+                taken_back.add(body.request_id)
+            elif isinstance(body, TurnStarted):
+                begun.add(record.turn)
             elif isinstance(body, InputAccepted) and body.request_id not in state.queue:
                 found.append(Accepted(body.request_id, record.seq))
         for accepted in reversed(found):
-            if accepted.turn not in joined:
+            if accepted.turn not in joined | (taken_back - begun):
                 return accepted
         last, step = first, step * 2
     return None

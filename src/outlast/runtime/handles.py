@@ -21,6 +21,7 @@ from outlast.records.agent_state import LostChoice
 from outlast.records.envelope import Record
 from outlast.records.types import CommandSettled, Content, GateResolved, InputCancelled, OnInterrupt, WhenBusy
 from outlast.restore.opening import Opening, encode_opening
+from outlast.runtime.applying import nothing_to_retry, nothing_to_skip
 from outlast.runtime.awaiting import outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.choosing import find_effect
@@ -31,9 +32,10 @@ from outlast.runtime.outcome import Outcome
 from outlast.runtime.view import Gate, View, build_view, gate_of
 from outlast.runtime.waiting import waiting_answers
 from outlast.state.delays import delayed
+from outlast.state.model import State
 from outlast.state.title import one_line
 from outlast.store import refusals
-from outlast.store.contract import Admission, Admitted, CatalogEntry, EntryKind
+from outlast.store.contract import Admission, Admitted, CatalogEntry, Entry, EntryKind
 from outlast.turns.requests import (
     AnswerRequest,
     CloseRequest,
@@ -273,6 +275,9 @@ class Session:
             if turn is None:
                 await self._require()
                 return Settled("too_late", "no turn is parked, and none ended without being done")
+        elif (nothing := nothing_to_retry(*await self._as_it_is(), turn)) is not None:
+            await self._require()
+            return Settled("too_late", nothing)
         request = TurnRequest(turn=turn, session=session)
         _check(request)
         return await self._command("retry", request, actor)
@@ -286,6 +291,9 @@ class Session:
             turn = delayed(state) or next(reversed(state.parked), None)
             if turn is None and not any(loop.held for loop in state.loops.values()):
                 return Settled("too_late", "no turn is parked and the queue is not held")
+        elif (nothing := nothing_to_skip(*await self._as_it_is(), turn)) is not None:
+            await self._require()
+            return Settled("too_late", nothing)
         return await self._command("skip", TurnRequest(turn=turn), actor)
 
     async def settle(
@@ -322,12 +330,15 @@ class Session:
         )
         return await self._command("settle", said, actor)
 
+    async def _as_it_is(self) -> tuple[State, list[Entry]]:
+        """The state, and what waits; read the other way round, so that what an owner takes is not missed."""
+        pending = await self._backing.store.pending(self.id)
+        return await load_state(self._backing.store, self.id), pending
+
     async def _begun(self) -> str | None:
         """The turn that runs, that is tried again by itself, or that a command which waits is about to run
         again."""
-        # In this order: what an owner takes meanwhile is found in the journal.
-        pending = await self._backing.store.pending(self.id)
-        state = await load_state(self._backing.store, self.id)
+        state, pending = await self._as_it_is()
         return state.running.turn if state.running else delayed(state) or reopening(state, pending)
 
     async def _require(self) -> None:
