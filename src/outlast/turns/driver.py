@@ -100,7 +100,7 @@ class LoopDriver:
     async def run(self, turn: str, content: Given) -> None:
         """Give the open turn to the agent, on the living one or a new one, and stay until its terminal is
         durable. Raises LeaseLostError, and what the journal raises when it can't be written; any other way
-        out is a terminal record."""
+        out is a terminal record, or the turn back in its place."""
         if self._open(turn).host_done is not None:
             await self._perform(turn)
             return
@@ -116,7 +116,7 @@ class LoopDriver:
         except LaunchFailure as failed:
             await self.end_agent(0.0)
             if await self._begins_anew(turn, failed.failure):
-                await self.run(turn, content)
+                await self._run_again(turn, content)
             else:
                 await self._not_launched(turn, failed.failure)
         except KeepError as error:
@@ -349,7 +349,7 @@ class LoopDriver:
             await patience.append_output(self.journal, said, at="turn.lost_session")
             said = []
             if await self._begins_anew(turn, ending.failure):
-                await self.run(turn, content)
+                await self._run_again(turn, content)
                 return
         await self._append_terminal(turn, ending, said)
         ended = None if conversation.merger.ended_by_exit else conversation.merger.ended
@@ -379,15 +379,23 @@ class LoopDriver:
 
     async def _begins_anew(self, turn: str, failure: Failure | None) -> bool:
         """Whether the agent's settings let it begin a new session of its own in the place of one that is
-        lost: the turn, of whose input nothing was written, is given to that."""
+        lost: the turn, of whose input nothing was written, is given to that. One whose input was named for
+        the agent that is lost goes back to its place first: what is named is given to no other."""
         if not lost.is_lost(failure) or self.stopping(turn) is not None:
             return False
         chosen = lost.by_itself(self.journal.state.loops[self.loop], self.agent.on_lost)
         if chosen is None:
             return False
-        await patience.append(self.journal, [self._draft(turn, chosen)], at="turn.begins_anew")
         await self.end_agent(0.0)
+        bodies = [chosen, *lost.back_to_its_place(self.journal.state, turn)]
+        drafts = [self._draft(turn, body) for body in bodies]
+        await patience.append(self.journal, drafts, at="turn.begins_anew")
         return True
+
+    async def _run_again(self, turn: str, content: Given) -> None:
+        """Where it went back to its place, the session begins it from there."""
+        if turn in self.journal.state.open_turns:
+            await self.run(turn, content)
 
     def _raise_if_taken(self) -> None:
         if self.host is not None and self.host.taken:

@@ -14,6 +14,8 @@ from outlast.records.types import (
     Body,
     Choice,
     GateOpened,
+    GateResolved,
+    InputReturned,
     LoopChanged,
     ReceiptError,
     TurnFailed,
@@ -55,6 +57,17 @@ def by_itself(loop: Loop, on_lost: OnLost) -> AgentSessionDecided | None:
     if on_lost in ("fresh", "reseed"):
         return AgentSessionDecided(provider_session=loop.provider_session, choice=on_lost, by="on_lost")
     return None
+
+
+def back_to_its_place(state: State, turn: str) -> list[Body]:
+    """Where the input of the open `turn` was named for an agent that could not begin, and so was not given
+    it: the records that put it back. What is named for one agent life is given to no other."""
+    if state.open_turns[turn].reserved is None:
+        return []
+    gates = [gate.gate for gate in state.gates.values() if gate.turn == turn]
+    closed = [GateResolved(gate=gate, reason="abandoned", by="runtime") for gate in gates]
+    evidence = "its agent could not begin, and was not given it"
+    return [*closed, InputReturned(request_id=turn, evidence=evidence)]
 
 
 def with_loss(state: State, turn_id: str, closing: Proposal, on_lost: OnLost) -> Proposal:
