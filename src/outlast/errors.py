@@ -116,6 +116,11 @@ class OutlastError(Exception):
         self.hint = hint if hint is None or session_id is None else naming(hint, session_id)
         self.session_id = session_id
 
+    def of_session(self, session_id: str) -> None:
+        """Whose error it is, where that shows only to who catches it."""
+        self.session_id = session_id
+        self.hint = None if self.hint is None else naming(self.hint, session_id)
+
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         cls.code = _code_of(cls.__name__)

@@ -54,6 +54,12 @@ def test_a_run_whose_input_was_taken_out_of_the_queue_says_so_and_holds_nothing(
     assert owner.wait(30) == 0
 
 
+def test_tail_shows_what_a_turn_used(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "[[usage:input_tokens=7]]").code == 0
+    (line,) = (line for line in shell.run("tail", "s").out.splitlines() if "usage:" in line)
+    assert line.endswith("usage: input_tokens=7")
+
+
 def test_wait_exits_by_the_last_turn_and_not_by_an_input_that_never_was_one(shell: Shell) -> None:
     assert shell.run("run", "-a", "scripted", "--session", "s", "fine").code == 0
     for key in ("second", "third"):

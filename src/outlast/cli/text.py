@@ -316,7 +316,8 @@ def record_summary(record: Record) -> str:
     """A line on any record: what `describe` says, else its short fields."""
     body = record.body
     if isinstance(body, AgentEventRecorded):
-        return f"{body.kind}: {body.text}"
+        numbers = " ".join(f"{name}={number}" for name, number in body.usage.items())
+        return f"{body.kind}: {body.text or numbers}"
     piece = describe(record)
     if piece is not None:
         return piece.text

@@ -214,7 +214,7 @@ def record_of(row: Row, session: str, body: bytes | None = None) -> Record:
             chain,
         )
     except RecordError as error:
-        error.session_id = session
+        error.of_session(session)
         raise
 
 

@@ -11,8 +11,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def public_json(record: Record) -> dict[str, object]:
-    """All envelope fields of a record as plain JSON values: `at` in RFC 3339, `chain` in hex, `bytes` in
-    base64; a body's fields that hold their default are left out. It shows internal records too: the
+    """All fields of a record as plain JSON values: `at` in RFC 3339, `chain` in hex, `bytes` in base64. Of a
+    body too, also those that hold their default, which are not stored. It shows internal records too: the
     caller leaves out what is not `record.public`."""
     return {
         "seq": record.seq,
@@ -26,9 +26,21 @@ def public_json(record: Record) -> dict[str, object]:
         "cause": record.cause,
         "actor": record.actor,
         "cursor": msgspec.to_builtins(record.cursor),
-        "body": msgspec.to_builtins(record.body),
+        "body": _whole(record.body),
         "chain": record.chain.hex(),
     }
+
+
+def _whole(value: object) -> object:
+    """A structure with every field that is set, whatever its type leaves out when it is stored."""
+    if isinstance(value, msgspec.Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {name: _whole(each) for name, each in fields.items() if each is not msgspec.UNSET}
+    if isinstance(value, dict):
+        return {name: _whole(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(each) for each in value]
+    return msgspec.to_builtins(value)
 
 
 def public_line(record: Record) -> bytes:

@@ -11,6 +11,7 @@ from outlast.errors import InvalidRecordError, UnsupportedRecordError
 from outlast.records import agent_state, effects, types
 from outlast.records.types import BlobRef, Body
 
+_DAMAGED = "`outlast verify` says how far it is good, `outlast repair` ends the journal before it"
 _UPGRADE = "a newer outlast wrote it: read it with that one"
 
 
@@ -83,7 +84,7 @@ class Registry:
         except msgspec.DecodeError as error:
             raise InvalidRecordError(
                 f"the stored body is no {name} version {version}: {error}",
-                hint="`outlast verify ID` says how far it is good; `outlast repair ID` ends it there",
+                hint=_DAMAGED,
             ) from error
 
     def encode(self, body: Body) -> bytes:

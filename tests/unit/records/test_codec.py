@@ -407,6 +407,7 @@ def test_an_unreadable_record_names_its_session(damage: dict[str, Any]) -> None:
     with pytest.raises(InvalidRecordError) as caught:
         record_of(FULL._replace(**damage), "chat-42")
     assert caught.value.session_id == "chat-42"
+    assert "`outlast verify`" not in (caught.value.hint or "")
 
 
 def test_a_record_is_public_by_its_type() -> None:
@@ -434,6 +435,22 @@ def test_the_shown_form_has_every_field_of_the_envelope() -> None:
     }
     assert msgspec.json.decode(public_line(record)) == public_json(record)
     assert b"\n" not in public_line(record)
+
+
+def test_the_shown_form_has_every_field_of_a_body_also_what_is_not_stored() -> None:
+    process = t.Process(role="shim", pid=10, start_ticks=7)
+    body = t.TurnAttemptStarted(
+        attempt=1, folder="/a", generation="g", machine="m", boot_id="b", processes=[process]
+    )
+    shown = public_json(record_of(row(Draft(body, loop="l", turn="t")), "session"))["body"]
+    assert isinstance(shown, dict)
+    assert set(shown) == set(t.TurnAttemptStarted.__struct_fields__)
+    assert [set(each) for each in shown["processes"]] == [set(t.Process.__struct_fields__)]
+    said = t.InputAccepted(request_id="r", content=[t.Content(text="hello")])
+    shown = public_json(record_of(row(Draft(said, loop="l")), "session"))["body"]
+    assert isinstance(shown, dict)
+    assert set(shown) == set(t.InputAccepted.__struct_fields__)
+    assert shown["content"] == [{"type": "text", "text": "hello"}], "text has no media type at all"
 
 
 # --- text ---
