@@ -56,7 +56,7 @@ def test_a_run_whose_input_was_taken_out_of_the_queue_says_so_and_holds_nothing(
 
 def test_tail_shows_what_a_turn_used(shell: Shell) -> None:
     assert shell.run("run", "-a", "scripted", "--session", "s", "[[usage:input_tokens=7]]").code == 0
-    (line,) = (line for line in shell.run("tail", "s").out.splitlines() if "usage:" in line)
+    (line,) = (line for line in shell.run("tail", "s").out.splitlines() if "AgentEventRecorded" in line)
     assert line.endswith("usage: input_tokens=7")
 
 

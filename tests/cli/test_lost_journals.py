@@ -16,9 +16,9 @@ from tests.cli.support import Ran, Shell, is_alive, until
 AGAIN = "outlast repair ph --anew"
 
 
-def change(shell: Shell, sql: str) -> None:
+def change(shell: Shell, sql: str, values: tuple[int, ...] | None = None) -> None:
     connection = apsw.Connection(str(shell.state / "outlast.db"))
-    connection.execute(sql)
+    connection.execute(sql, values)
     connection.close()
 
 
@@ -117,7 +117,7 @@ def test_a_journal_without_its_beginning_is_given_up_when_asked_and_kept_readabl
 ) -> None:
     assert shell.run("run", "-a", "scripted", "--session", "ph", "first words").code == 0
     whole = shell.run("tail", "ph", "--json", "--internal").lines
-    change(shell, f"UPDATE record SET at = at + 1 WHERE seq = {seq}")
+    change(shell, "UPDATE record SET at = at + 1 WHERE seq = ?", (seq,))
     assert remedies(shell) == {f"put a backup back, or {AGAIN}: nothing before the fault makes a session"}
     ran = shell.json("repair", "ph", "--anew")
     kept = [json.loads(line) for line in (Path(ran["quarantine"]) / "rows.jsonl").read_text().splitlines()]
