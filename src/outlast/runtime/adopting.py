@@ -11,14 +11,15 @@ from pathlib import Path
 
 from outlast.agents.contract import Agent
 from outlast.agents.provider_state import StatePlace, StateSummary, keeper_of, writers_of
-from outlast.clock import now
 from outlast.errors import UsageError, in_words
-from outlast.ids import check_label, new_id
+from outlast.ids import new_id
 from outlast.restore.opening import Opening, encode_opening
+from outlast.runtime.arguments import session_or_new
 from outlast.runtime.awaiting import settling
 from outlast.runtime.backing import Backing
+from outlast.runtime.opening import first_entry
 from outlast.state.title import one_line
-from outlast.store.contract import Admission, CatalogEntry
+from outlast.store.contract import Admission
 from outlast.turns.claims import SessionClaim, claim_name, claims_folder, look
 from outlast.turns.requests import AdoptRequest, encode
 from outlast.turns.telling import ADOPTED
@@ -131,7 +132,7 @@ async def adopt(
     if found.refused:
         told = "; ".join(found.refused)
         raise UsageError(f"{found.provider} session {found.provider_session} is not adopted: {told}")
-    name = check_label(session, what="session id") if session is not None else new_id()
+    name = session_or_new(session)
     if await backing.store.listed(name) is not None:
         raise UsageError(f"there is a session {name} already", hint="choose another name")
     opening = Opening(agent=agent, workspace=found.workspace, title=found.title)
@@ -150,27 +151,10 @@ async def adopt(
             kind="adopt",
             body=encode(request),
             actor=actor,
-            opening=_catalog(name, opening),
+            opening=first_entry(name, opening),
             opening_body=encode_opening(opening),
         )
     )
     backing.serve(name)
     await settling(backing, name, request_id)
     return name
-
-
-def _catalog(session: str, opening: Opening) -> CatalogEntry:
-    at = now()
-    return CatalogEntry(
-        session=session,
-        seq=0,
-        title=opening.title,
-        state="new",
-        agent=opening.agent,
-        workspace=opening.workspace,
-        created_at=at,
-        last_activity_at=at,
-        turns=0,
-        queued=0,
-        open_gates=0,
-    )

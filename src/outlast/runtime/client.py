@@ -9,11 +9,12 @@ from pathlib import Path
 from types import TracebackType
 
 from outlast.errors import ForkedError, UsageError
-from outlast.ids import new_id
+from outlast.runtime import arguments
 from outlast.runtime.actor import SessionActor
+from outlast.runtime.arguments import given, words
 from outlast.runtime.backing import Delta
 from outlast.runtime.handles import Session
-from outlast.runtime.home import absolute, here
+from outlast.runtime.home import here
 from outlast.store.contract import Store
 from outlast.store.url import default_url, open_store
 
@@ -25,8 +26,8 @@ class Client:
     """
 
     def __init__(self, url: str | None = None, *, label: str | None = None) -> None:
-        self._url = url or default_url(os.environ)
-        self._label = label
+        self._url = default_url(os.environ) if url is None else words(url, "address of the store")
+        self._label = given(words, label, "label")
         self._pid = os.getpid()
         self._entered = False
         self._store: Store | None = None
@@ -56,7 +57,7 @@ class Client:
 
     def session(self, session: str | None = None, *, workspace: str | Path | None = None) -> Session:
         """A handle: no I/O. Without an id it is a new session."""
-        return Session(self, session or new_id(), absolute(workspace))
+        return Session(self, arguments.session_or_new(session), arguments.folder(workspace))
 
     # --- what a handle asks for (runtime.backing.Backing) ----------------------------------------
 
@@ -81,7 +82,7 @@ class Client:
         """Raises UsageError when the session would be new and no agent is named."""
         if agent is None:
             raise UsageError("a new session needs an agent", hint="pass agent=…")
-        return agent, workspace or here()
+        return agent, here() if workspace is None else workspace
 
     def serving(self, session: str) -> bool:
         return False

@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from outlast.clock import now
-from outlast.errors import BusyError, InputError, UsageError
-from outlast.ids import check_label, new_id
+from outlast.errors import BusyError, UsageError
+from outlast.ids import new_id
 from outlast.journal import CaughtUp, follow, load_state
 from outlast.records.agent_state import LostChoice
 from outlast.records.envelope import Record
 from outlast.records.types import CommandSettled, Content, GateResolved, InputCancelled, OnInterrupt, WhenBusy
 from outlast.restore.opening import Opening, encode_opening
+from outlast.runtime import arguments
 from outlast.runtime.applying import nothing_to_retry, nothing_to_skip
+from outlast.runtime.arguments import given, label, text, words
 from outlast.runtime.awaiting import outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.choosing import find_effect
 from outlast.runtime.commands import reopening, retryable
 from outlast.runtime.draining import drained
-from outlast.runtime.images import check_block
+from outlast.runtime.opening import first_entry
 from outlast.runtime.outcome import Outcome
 from outlast.runtime.view import Gate, View, build_view, gate_of
 from outlast.runtime.waiting import waiting_answers
@@ -35,7 +36,7 @@ from outlast.state.delays import delayed
 from outlast.state.model import State
 from outlast.state.title import one_line
 from outlast.store import refusals
-from outlast.store.contract import Admission, Admitted, CatalogEntry, Entry, EntryKind
+from outlast.store.contract import Admission, Admitted, Entry, EntryKind
 from outlast.turns.requests import (
     AnswerRequest,
     CloseRequest,
@@ -104,7 +105,7 @@ class Session:
     """A handle on one session. `id` is its id or label."""
 
     def __init__(self, backing: Backing, session: str, workspace: str | None = None) -> None:
-        self.id: str = check_label(session, what="session id")
+        self.id: str = arguments.session_id(session)
         self._backing = backing
         self._workspace = workspace
 
@@ -124,16 +125,15 @@ class Session:
     ) -> Turn:
         """Admit an input; durable when it returns. Creates the session with its first input.
 
-        `key` makes it idempotent: the same key and content again is the same turn. Raises
-        RequestCollisionError for the same key with another content, InputError for text that cannot be
-        stored faithfully, UsageError for another agent than the session's, StoreError if it was not stored.
+        `key` makes it idempotent: the same key and content again is the same turn. `title` and `labels` are a
+        new session's. Raises RequestCollisionError for the same key with another content, InputError for text
+        that cannot be stored faithfully, UsageError for another agent than the session's and for arguments of
+        the wrong kind, StoreError if it was not stored.
         """
-        blocks = [Content(text=content)] if isinstance(content, str) else list(content)
-        if not blocks:
-            raise UsageError("the input is empty", hint="give some text")
-        for block in blocks:
-            check_block(block)
-        request_id = check_label(key, what="key") if key is not None else new_id()
+        blocks = arguments.blocks(content)
+        agent, title = given(words, agent, "agent"), given(text, title, "title")
+        kept, actor = arguments.labels(labels), given(words, actor, "actor")
+        request_id = given(label, key, "key") or new_id()
         request = InputRequest(content=blocks, on_interrupt=on_interrupt, when_busy=when_busy)
         _check(request)
         opening = None
@@ -144,9 +144,8 @@ class Session:
                 agent=name,
                 workspace=workspace,
                 title=title or one_line(blocks[0].text),
-                labels=labels or {},
+                labels=kept,
             )
-            _check(opening)
         admitted = await self._admit("input", request_id, request, actor, opening)
         if admitted.settled is not None:
             after = admitted.settled.seq - 1
@@ -171,7 +170,7 @@ class Session:
         actor: str | None,
         opening: Opening | None = None,
     ) -> Admitted:
-        catalog = None if opening is None else _catalog(self.id, opening)
+        catalog = None if opening is None else first_entry(self.id, opening)
         return await self._backing.store.admit(
             Admission(
                 session=self.id,
@@ -189,7 +188,7 @@ class Session:
     async def follow(self, after: int = 0) -> AsyncIterator[Followed]:
         """Records after `after`, a CaughtUp marker, then records as they become durable and, if the session
         is owned here, text as it is written. Ends only when the caller stops."""
-        records = follow(self._backing.store, self.id, after)
+        records = follow(self._backing.store, self.id, arguments.place(after))
         listening = self._backing.listen(self.id)
         if listening is None:
             async for record in records:
@@ -214,14 +213,15 @@ class Session:
     async def outcome(self, turn: str, *, after: int = 0) -> Outcome:
         """The end of `turn`, waiting for it. `after` may name a journal position before its first record.
         Raises as `Turn.result`."""
-        return await outcome(self._backing, self.id, turn, after)
+        return await outcome(self._backing, self.id, words(turn, "turn"), arguments.place(after))
 
     # --- acting --------------------------------------------------------------------------------
 
     async def answer(self, gate: str, choice: str, *, by: str | None = None) -> Answer:
         """Answer a gate and wait for what becomes of it. Raises SessionNotFoundError, UsageError for a
         choice that the gate does not have."""
-        request_id = new_id()
+        request_id, by = new_id(), given(words, by, "name of who answers")
+        gate, choice = text(gate, "gate"), text(choice, "choice")
         await self._require()
         if gate not in (await load_state(self._backing.store, self.id)).gates:
             return await self._answered_before(gate)  # no owner is needed to know that
@@ -249,11 +249,11 @@ class Session:
         """Cancel the running turn and hold the queue; `turn` may also name an input that still waits. Without
         `turn` a retry that no owner has taken yet is taken back; where nothing runs or is about to, the queue
         is held as it is."""
-        return await self._command("cancel", StopRequest(turn=turn or await self._begun()), actor)
+        return await self._command("cancel", StopRequest(turn=await self._meant(turn)), actor)
 
     async def kill(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
         """End the agent's whole process tree, verified; a running turn ends as cancelled."""
-        return await self._command("kill", StopRequest(turn=turn or await self._begun()), actor)
+        return await self._command("kill", StopRequest(turn=await self._meant(turn)), actor)
 
     async def close(self, *, actor: str | None = None) -> Settled:
         """End the session in the normal way: turn interrupted, agent ended, SessionStopped. The next input
@@ -268,6 +268,7 @@ class Session:
         as things are now and not when an owner reads the command. Refused while a turn runs. `session` says
         what is done about an agent's own session that is lost: `fresh` begins a new one, `reseed` one that is
         told what happened so far, `put_back` resumes what was captured, `as_is` what is there."""
+        turn = given(words, turn, "turn")
         if turn is None:
             state = await load_state(self._backing.store, self.id)
             closed = retryable(state)
@@ -285,6 +286,7 @@ class Session:
     async def skip(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
         """Leave a parked turn (the newest, without `turn`), or before that one that waits to be tried again,
         as it is; a held queue goes on."""
+        turn = given(words, turn, "turn")
         if turn is None:
             await self._require()
             state = await load_state(self._backing.store, self.id)
@@ -313,6 +315,8 @@ class Session:
         `effect` is its id, or its name where one turn alone waits for one of this name. Raises
         EffectNotFoundError, UsageError for a result that JSON cannot hold.
         """
+        effect, turn = words(effect, "effect"), given(words, turn, "turn")
+        reason = text(reason, "reason")
         await self._require()
         found = find_effect(await load_state(self._backing.store, self.id), effect, turn)
         try:
@@ -335,9 +339,11 @@ class Session:
         pending = await self._backing.store.pending(self.id)
         return await load_state(self._backing.store, self.id), pending
 
-    async def _begun(self) -> str | None:
-        """The turn that runs, that is tried again by itself, or that a command which waits is about to run
-        again."""
+    async def _meant(self, turn: str | None) -> str | None:
+        """`turn`, or without one the turn that runs, that is tried again by itself, or that a command which
+        waits is about to run again."""
+        if turn is not None:
+            return words(turn, "turn")
         state, pending = await self._as_it_is()
         return state.running.turn if state.running else delayed(state) or reopening(state, pending)
 
@@ -346,6 +352,7 @@ class Session:
             raise refusals.no_session(self.id)
 
     async def _command(self, kind: EntryKind, request: Request, actor: str | None) -> Settled:
+        actor = given(words, actor, "actor")
         await self._require()
         request_id = new_id()
         await self._admit(kind, request_id, request, actor)
@@ -391,32 +398,12 @@ class Session:
         await self._owner().detach()
 
 
-def _check(said: InputRequest | TurnRequest | Opening) -> None:
-    """What no owner could read is refused before it is acknowledged. Raises UsageError, InputError."""
+def _check(said: InputRequest | TurnRequest) -> None:
+    """What no owner could read is refused before it is acknowledged. Raises UsageError."""
     try:
         msgspec.json.decode(msgspec.json.encode(said), type=type(said))
-    except (msgspec.MsgspecError, TypeError) as error:
+    except (msgspec.MsgspecError, TypeError, UnicodeEncodeError) as error:
         raise UsageError(f"an argument is of the wrong kind: {error}") from error
-    except UnicodeEncodeError as error:
-        raise InputError("a title, label or name holds a lone surrogate", hint="pass valid text") from error
-
-
-def _catalog(session: str, opening: Opening) -> CatalogEntry:
-    at = now()
-    return CatalogEntry(
-        session=session,
-        seq=0,
-        title=opening.title,
-        state="new",
-        agent=opening.agent,
-        workspace=opening.workspace,
-        created_at=at,
-        last_activity_at=at,
-        turns=0,
-        queued=0,
-        open_gates=0,
-        labels=tuple(sorted(opening.labels.items())),
-    )
 
 
 async def _merged(

@@ -31,6 +31,9 @@ def image(source: str | os.PathLike[str] | bytes, *, name: str | None = None) ->
     Raises InputError for a file that can't be read, for bytes that are no png, jpeg, gif or webp, and for
     more than 20 MiB of them.
     """
+    said: tuple[object, object] = source, name
+    if not isinstance(said[0], str | os.PathLike | bytes) or not isinstance(said[1], str | None):
+        raise UsageError("an image is made from a path or from bytes, and its name is text")
     data, shown = (source, "image") if isinstance(source, bytes) else _read(Path(source))
     shown = name or shown
     media_type = _type_of(data)

@@ -20,19 +20,19 @@ from outlast.errors import (
     RestoreError,
     UsageError,
 )
-from outlast.ids import new_id
 from outlast.restore.failing import as_restore_error
 from outlast.restore.phases import Restored, RestoreRequest, restore
 from outlast.restore.plan import RestorePlan
 from outlast.restore.surroundings import Surroundings, look
-from outlast.runtime import mortal
+from outlast.runtime import arguments, mortal
 from outlast.runtime.actor import SessionActor
 from outlast.runtime.adopting import adopt, look_at
+from outlast.runtime.arguments import given, words
 from outlast.runtime.backing import Delta
 from outlast.runtime.chores import keep_tidy
 from outlast.runtime.claiming import Claim
 from outlast.runtime.handles import Session
-from outlast.runtime.home import absolute, here, machine_id, secret
+from outlast.runtime.home import here, machine_id, secret
 from outlast.runtime.policy import OnGate, ask, policy_of
 from outlast.store.contract import Store
 from outlast.store.url import default_url, open_store
@@ -61,12 +61,12 @@ class Runtime:
         default_agent: str | None = None,
         label: str | None = None,
     ) -> None:
-        self._url = url or default_url(os.environ)
-        self._agents = dict(agents or {})
+        self._url = default_url(os.environ) if url is None else words(url, "address of the store")
+        self._agents = arguments.agents_by_name(agents)
         self._policy = policy_of(on_gate)
         self._effects = Effects(effects)
-        self._default_agent = default_agent
-        self._label = label
+        self._default_agent = given(words, default_agent, "default agent")
+        self._label = given(words, label, "label")
         self._pid = os.getpid()
         self._entered = False
         self._store: Store | None = None
@@ -124,11 +124,11 @@ class Runtime:
 
     def session(self, session: str | None = None, *, workspace: str | Path | None = None) -> Session:
         """A handle: no I/O, no ownership. Without an id it is a new session."""
-        return Session(self, session or new_id(), absolute(workspace))
+        return Session(self, arguments.session_or_new(session), arguments.folder(workspace))
 
     async def plan_restore(self, session: str) -> RestorePlan:
         """What a restore would do now; changes nothing. Raises SessionNotFoundError, IntegrityError."""
-        return await look(self._surroundings(), session)
+        return await look(self._surroundings(), arguments.session_id(session))
 
     async def restore(self, session: str, *, wait: float = 0.0, take_over: bool = False) -> Session:
         """Own the session: restore it and go on with its work, a queue that a cancel held included.
@@ -137,7 +137,8 @@ class Runtime:
         RestoreError (kind `lease` when somebody owns it), SessionNotFoundError, IntegrityError. Cancelled, it
         gives back what it had taken, unless somebody else here waits for the same.
         """
-        request = RestoreRequest(session, wait=wait, take_over=take_over, resume_queue=True)
+        seconds = arguments.number(wait, "wait")
+        request = RestoreRequest(session, wait=seconds, take_over=take_over, resume_queue=True)
         await self._own(request)
         return Session(self, session)
 
@@ -157,10 +158,10 @@ class Runtime:
         """Make a session of one that `agent` began elsewhere; `provider_session` is its whole id there. What
         was said before stays with the agent as evidence, and the agent resumes it with the next input. Raises
         UsageError where there is no such one, another process has it open, or it is another session's."""
-        found = await asyncio.to_thread(
-            look_at, self._resolve(agent), provider_session, absolute(workspace), os.environ
-        )
-        return Session(self, await adopt(self, found, agent, session, actor))
+        thread, where = words(provider_session, "provider session"), arguments.folder(workspace)
+        name, actor = words(agent, "agent"), given(words, actor, "actor")
+        found = await asyncio.to_thread(look_at, self._resolve(name), thread, where, os.environ)
+        return Session(self, await adopt(self, found, name, session, actor))
 
     async def visit(
         self, session: str, *, take_over: bool = False, ends_agent: bool = False
@@ -183,7 +184,7 @@ class Runtime:
     async def _own(self, request: RestoreRequest) -> SessionActor:
         """One claim per session: whoever comes while it is made joins it, and then gets what it asked for."""
         self._check_fork()
-        session = request.session
+        session = arguments.session_id(request.session)
         while True:
             actor = self.actor(session)
             if actor is not None and actor.leaving:
@@ -303,14 +304,14 @@ class Runtime:
 
     def opening(self, agent: str | None, workspace: str | None) -> tuple[str, str]:
         """Raises AgentNotFoundError for an unknown agent, and when there is no way to choose one."""
-        name = agent or self._default_agent
+        name = self._default_agent if agent is None else agent
         if name is None:
             if len(self._agents) != 1:
                 known = ", ".join(sorted(self._agents)) or "none"
                 raise AgentNotFoundError(f"no agent was named, configured: {known}", hint="pass agent=…")
             name = next(iter(self._agents))
         self._resolve(name)
-        return name, workspace or here()
+        return name, here() if workspace is None else workspace
 
     def serving(self, session: str) -> bool:
         return self.actor(session) is not None or session in self._claims or session in self._serving
