@@ -401,8 +401,10 @@ def test_repair_ends_the_journal_before_the_fault_and_keeps_the_rest(two_turns: 
     kept = [json.loads(line) for line in (quarantine / "rows.jsonl").read_text().splitlines()]
     assert [row["seq"] for row in kept] == [{"integer": str(n)} for n in range(seq, last + 1)]
     assert [row["says"]["type"] for row in kept] == [line["type"] for line in before[seq - 1 :]]
-    for row, line in zip(kept, before[seq - 1 :], strict=True):  # what has its default is not stored
-        assert line["body"] == line["body"] | json.loads(row["says"]["body"])
+    for row, line in zip(kept, before[seq - 1 :], strict=True):
+        said = json.loads(row["says"]["body"])
+        plain = {name: value for name, value in said.items() if not isinstance(value, list | dict)}
+        assert line["body"] == line["body"] | plain, "beside what is stored, it shows what has its default"
     assert json.loads((quarantine / "about.json").read_text())["session"] == "s"
     after = two_turns.run("tail", "s", "--json", "--internal").lines
     assert after[: seq - 1] == before[: seq - 1]
