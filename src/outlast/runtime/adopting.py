@@ -84,7 +84,7 @@ def look_at(
             )
         summary = keeper.summary(file.path, provider_session)
         damage = keeper.state_damage(file.path, provider_session)
-        claim = look(claims_folder(environ), claim_name(agent.kind, home, provider_session))
+        claim = look(claims_folder(home, environ), claim_name(agent.kind, home, provider_session))
         return Adoptable(
             provider=agent.kind,
             provider_session=provider_session,

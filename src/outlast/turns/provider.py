@@ -22,6 +22,7 @@ from outlast.agents.provider_state import (
     keeper_of,
     pieces_from,
     put_back,
+    writers_of,
 )
 from outlast.clock import monotonic
 from outlast.errors import AgentError, IntegrityError, StoreError, UsageError, in_words
@@ -31,7 +32,7 @@ from outlast.records.envelope import Draft
 from outlast.records.types import AgentSessionChanged, Body
 from outlast.state.model import Loop
 from outlast.turns import claims, patience
-from outlast.turns.claims import SessionClaim
+from outlast.turns.claims import ClaimBusyError, SessionClaim
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
@@ -70,6 +71,8 @@ class ProviderSession:
             await self._prepare(keeper, place, file)
         except AgentError as error:
             raise LaunchFailure(Failure("session_missing", str(error))) from error
+        except ClaimBusyError as error:
+            raise LaunchFailure(Failure("session_in_use", str(error))) from error
         except OSError as error:
             why, hint = in_words(error)
             message = f"the agent's own file of the session cannot be used: {why}; {hint}"
@@ -81,6 +84,7 @@ class ProviderSession:
             if captured is not None:
                 await self._restore(keeper, place, None, "its file was gone")
             return  # The program itself says what it makes of that.
+        await asyncio.to_thread(self._unwritten, keeper, file, place.provider_session)
         if decided == "put_back":
             await self._restore(keeper, place, file, "a person chose it")
             return
@@ -92,6 +96,18 @@ class ProviderSession:
             await self._accept(file, damage, known)
         else:
             await self._lost(f"{file.path}: {damage}")
+
+    def _unwritten(self, keeper: KeepsState, file: StateFile, provider_session: str) -> None:
+        """Nobody has the session open: also not who makes no claims, such as the program in a terminal of its
+        own."""
+        writers = writers_of(file.path, provider_session)
+        if writers:
+            claim = claims.look(self._claims_folder(keeper), self._claim_name(keeper))
+            if claim is not None and claim.folder != str(self.hosting.folder(self.loop).path) and claim.alive:
+                raise _driven_by(claim)
+            pids = ", ".join(map(str, writers))
+            why = f"another process has {file.path} open: {pids}; look for one in another terminal or editor"
+            raise LaunchFailure(Failure("session_in_use", why))
 
     def _damage(self, keeper: KeepsState, place: StatePlace, file: StateFile) -> str:
         captured, changed = self._captured, ""
@@ -167,14 +183,15 @@ class ProviderSession:
         )
         try:
             other = await asyncio.to_thread(self._take, keeper, mine)
+        except ClaimBusyError as error:
+            raise LaunchFailure(Failure("session_in_use", str(error))) from error
         except UsageError as error:
             raise LaunchFailure(Failure("unknown", str(error))) from error
         except OSError as error:
             why, hint = in_words(error)
             raise LaunchFailure(Failure("unknown", f"{why}; {hint}")) from error
         if other is not None:
-            whose = f"an agent of session {other.session} in {other.store} drives the same session"
-            raise LaunchFailure(Failure("session_in_use", whose))
+            raise _driven_by(other)
         self._claimed = wanted
 
     async def adopted(self) -> None:
@@ -194,11 +211,15 @@ class ProviderSession:
         await self._try(None, partial=False, whole=True)
 
     def _take(self, keeper: KeepsState, mine: SessionClaim) -> SessionClaim | None:
-        return claims.take(claims.claims_folder(self.hosting.environ), self._claim_name(keeper), mine)
+        return claims.take(self._claims_folder(keeper), self._claim_name(keeper), mine)
 
     def _give_up(self, keeper: KeepsState) -> None:
         agent_folder = str(self.hosting.folder(self.loop).path)
-        claims.give_up(claims.claims_folder(self.hosting.environ), self._claim_name(keeper), agent_folder)
+        claims.give_up(self._claims_folder(keeper), self._claim_name(keeper), agent_folder)
+
+    def _claims_folder(self, keeper: KeepsState) -> Path:
+        environ = self.hosting.environ
+        return claims.claims_folder(keeper.state_home(environ), environ)
 
     def _claim_name(self, keeper: KeepsState) -> str:
         home = keeper.state_home(self.hosting.environ)
@@ -332,6 +353,11 @@ class ProviderSession:
 
     def _draft(self, body: Body) -> list[Draft]:
         return [Draft(body=body, loop=self.loop)]
+
+
+def _driven_by(other: SessionClaim) -> LaunchFailure:
+    whose = f"an agent of session {other.session} in {other.store} drives the same session"
+    return LaunchFailure(Failure("session_in_use", whose))
 
 
 async def _read(path: Path, since: int) -> AsyncIterator[bytes]:

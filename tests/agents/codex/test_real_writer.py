@@ -56,7 +56,7 @@ def test_double_writer_a_thread_that_another_codex_has_open_waits_for_a_person(p
     with open_elsewhere(place, place.threads[0]):
         refused = place.run("second", key="two").wait()
         asked = len(place.model.requests)
-    assert "another process has this codex thread open" in refused.stderr, refused
+    assert "another process has " in refused.stderr, refused
     assert asked == 1
 
     journal = place.journal("job")

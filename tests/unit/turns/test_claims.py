@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,16 @@ import pytest
 from outlast.errors import UsageError
 from outlast.keep.proc import boot_id, start_ticks
 from outlast.records.types import Process
-from outlast.turns.claims import SessionClaim, claim_name, claims_folder, give_up, look, take
+from outlast.turns import claims
+from outlast.turns.claims import (
+    ClaimBusyError,
+    SessionClaim,
+    claim_name,
+    claims_folder,
+    give_up,
+    look,
+    take,
+)
 
 NAME = "claim"
 
@@ -77,16 +88,49 @@ def test_one_name_for_one_home_however_it_is_reached(tmp_path: Path) -> None:
     assert claim_name("codex", tmp_path / "home", "u") not in names
 
 
-def test_the_folder_is_the_users_and_not_a_stores() -> None:
+@pytest.mark.parametrize("name", ["HOME", "XDG_STATE_HOME", "OUTLAST_STATE_DIR"])
+def test_two_stores_of_one_home_look_in_one_folder(tmp_path: Path, name: str) -> None:
+    """Whatever else they were told to keep elsewhere."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    folders = {claims_folder(tmp_path, {name: "/a"}), claims_folder(tmp_path / "link", {name: "/b"})}
+    assert folders == {tmp_path / ".outlast" / "claims"}
+
+
+def test_the_folder_is_the_users_alone(tmp_path: Path) -> None:
+    folder = claims_folder(tmp_path, {})
+    take(folder, NAME, claim("a"))
+    assert [path.stat().st_mode & 0o777 for path in (folder.parent, folder)] == [0o700, 0o700]
+
+
+def test_a_home_that_nobody_may_write_has_its_claims_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
     given = {"HOME": "/h", "OUTLAST_STATE_DIR": "/elsewhere"}
-    assert claims_folder(given) == Path("/h/.local/state/outlast/claims")
-    assert claims_folder({**given, "XDG_STATE_HOME": "/x"}) == Path("/x/outlast/claims")
-
-
-def test_without_a_home_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert claims_folder(tmp_path, given) == Path("/h/.local/state/outlast/claims")
+    assert claims_folder(tmp_path, {**given, "XDG_STATE_HOME": "/x"}) == Path("/x/outlast/claims")
     monkeypatch.setattr("outlast.turns.claims.home", _no_home)
     with pytest.raises(UsageError):
-        claims_folder({})
+        claims_folder(tmp_path, {})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_claim_that_is_locked_for_ever_is_told_with_its_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "_PATIENCE", 0.05)
+    take(tmp_path, NAME, claim("a"))
+    holder = os.open(tmp_path / NAME, os.O_RDWR)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    told = f"process {os.getpid()} holds the lock of .*{NAME}"
+    with pytest.raises(ClaimBusyError, match=told):
+        take(tmp_path, NAME, claim("b"))
+    with pytest.raises(ClaimBusyError, match=told):
+        look(tmp_path, NAME)
+    with pytest.raises(ClaimBusyError, match=told):
+        give_up(tmp_path, NAME, "/nowhere/a")
+    os.close(holder)
+    assert look(tmp_path, NAME) == claim("a")
 
 
 def _no_home(environ: object) -> Path:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -280,3 +283,26 @@ async def test_a_place_that_the_program_alone_knows_is_a_verdict(
     with pytest.raises(LaunchFailure, match="not known") as failed:
         await kept.provider.prepare()
     assert failed.value.failure.code == "session_missing"
+
+
+@contextmanager
+def open_elsewhere(file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    hold = "import sys; f = open(sys.argv[1], 'ab'); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield holder
+        holder.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+async def test_double_writer_that_makes_no_claims_keeps_the_session_from_being_resumed(kept: Kept) -> None:
+    """The program in a terminal of its own, for instance."""
+    kept.write(b"one\n")
+    with open_elsewhere(kept.file) as holder:
+        with pytest.raises(LaunchFailure, match=f"another process .*: {holder.pid};") as refused:
+            await kept.provider.prepare()
+        assert refused.value.failure.code == "session_in_use"
+    await kept.provider.prepare()
