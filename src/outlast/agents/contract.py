@@ -30,6 +30,8 @@ class LaunchContext:
     """The provider's session id to resume, None for a new one."""
     confirmed: bool
     """Whether the agent ever acknowledged a finished turn on `provider_session`."""
+    given: bool = False
+    """Whether an agent was given an input on `provider_session`: what is not there any more is lost then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,11 @@ LostChoice = Literal["fresh", "reseed", "put_back", "as_is"]
 """What is done about a provider's session that cannot be resumed as it was: a new one, a new one that is told
 what happened so far, the captured state in the place of what is there, or what is there."""
 
+BY_ON_LOST = "on_lost"
+BY_UNCONFIRMED = "it was never confirmed"
+BY_ITSELF = frozenset({BY_ON_LOST, BY_UNCONFIRMED})
+"""Who decides without a person."""
+
 
 class StatePiece(Part, frozen=True, kw_only=True):
     """A blob with `size` bytes of the file."""

@@ -188,11 +188,17 @@ def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
     if agent.landing in ("none", "never_written") and (agent.found or turn.reserved is None):
         unreserved = ", no input was reserved" if agent.landing == "none" else ""
         return _planned(turn, "return", describe(agent) + unreserved)
-    if agent.stored is False and agent.gone and not turn.open_calls and not spent(turn):
+    if agent.stored is False and agent.gone and not _worked_on(turn) and not spent(turn):
         # No model was told of a prompt that its agent had not stored.
         return _planned(turn, "return", describe(agent))
     then = what_then(turn, agent.on_interrupt, gone=agent.gone)
     return _planned(turn, "interrupt", with_open_calls(describe(agent), turn), then)
+
+
+def _worked_on(turn: OpenTurn) -> bool:
+    """Whether its agent has shown work on it. Then its own transcript is not what it was, if the prompt is
+    not in it."""
+    return bool(turn.calls or turn.open_calls)
 
 
 def _with_retry(state: State, planned: PlannedTurn, agent: AgentFacts) -> PlannedTurn:

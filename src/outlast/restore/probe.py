@@ -5,9 +5,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from outlast.agents.contract import Agent, TurnEnded
+import msgspec
+
+from outlast.agents.contract import (
+    Agent,
+    Delta,
+    GateRequested,
+    Landed,
+    Message,
+    ToolCall,
+    TurnEnded,
+    Usage,
+)
+from outlast.agents.provider_state import difference
 from outlast.agents.transcript import ReadsTranscript, Transcript
 from outlast.clock import monotonic
 from outlast.errors import AgentNotFoundError
@@ -53,6 +66,8 @@ _LANDING: Mapping[KeepLanding, Landing] = {
     KeepLanding.WRITTEN: "written",
     KeepLanding.OTHER_WRITER: "foreign",
 }
+_OF_WORK = (Delta, GateRequested, Landed, Message, ToolCall, Usage)
+"""What an agent says only once it has taken its prompt in."""
 _WRITTEN: frozenset[Landing] = frozenset({"accepted", "written", "unknown"})
 
 
@@ -108,6 +123,10 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
     # Only where it decides something: the whole file is read.
     asked = gone and end is None and landing in _WRITTEN
     transcript = await _transcript(hosting, agent, loop) if asked else None
+    stored = _stored(turn, landing, loop, transcript)
+    if stored is False and agent is not None and turn is not None:
+        # The file may be an older one than the agent had: what it said of the prompt is not undone by that.
+        stored = None if await _took_in(hosting, agent, loop, generation, turn) else False
     return AgentFacts(
         loop=loop.loop,
         known=base.known,
@@ -125,7 +144,7 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
         failure=None if end is None else end.failure,
         retry_attempts=0 if agent is None else agent.retry_attempts,
         readable=readable,
-        stored=_stored(turn, landing, loop, transcript),
+        stored=stored,
         gone=gone,
         note=note or _doubt(seen, verdict) or _damage(transcript),
     )
@@ -135,7 +154,16 @@ async def _transcript(hosting: Hosting, agent: object, loop: Loop) -> Transcript
     """What a dead agent's own transcript tells, where its program has one that can be read."""
     if not isinstance(agent, ReadsTranscript) or loop.provider_session is None:
         return None
-    return await asyncio.to_thread(agent.read_transcript, loop.provider_session, hosting.environ)
+    found = await asyncio.to_thread(agent.read_transcript, loop.provider_session, hosting.environ)
+    captured = loop.captured
+    if found is None or captured is None or captured.provider_session != loop.provider_session:
+        return found
+    pieces = [(piece.digest, piece.size) for piece in captured.pieces]
+    try:
+        older = await asyncio.to_thread(difference, found.path, pieces)
+    except OSError:
+        return None
+    return replace(found, damage=found.damage or older)
 
 
 def _stored(
@@ -235,6 +263,31 @@ async def _spool_terminal(
     except SpoolLost as lost:
         return None, str(lost)
     return None, ""
+
+
+async def _took_in(
+    hosting: Hosting, agent: Agent, loop: Loop, generation: Generation, turn: OpenTurn
+) -> bool:
+    """Whether the spool shows that the agent had begun to work on the turn's prompt, or has lost what would
+    show it."""
+    reserved, folded = turn.reserved, loop.folded
+    if reserved is None:
+        return False
+    if folded is not None and folded.generation == generation.name and folded.last_input >= reserved.seq:
+        return True  # A state is stored in a turn only after much output.
+    unread = msgspec.structs.replace(loop, cursor=None)
+    host = AgentHost.dead(hosting, agent, unread, generation, reserved)
+    try:
+        more = True
+        while more:
+            bite, more = host.read()
+            for located in bite:
+                if isinstance(located.event, _OF_WORK) and located.cursor.last_input >= reserved.seq:
+                    return True
+            await asyncio.sleep(0)
+    except SpoolLost:
+        return True
+    return False
 
 
 def _outcome(end: TurnEnded) -> str:

@@ -38,12 +38,16 @@ def _input_reserved(state: State, record: Record, body: t.InputReserved) -> None
         state.queue[body.key] = replace(steered, joins=turn.turn, reserved=body)
         return
     _refuse_twice(state, record, turn, body)
+    loop = state.loops[turn.loop]
     if turn.reserved is None:
         turn.given += 1
         turn.since_progress += 1
+        loop.inputs += 1
+    if not loop.goes_on(turn):
+        turn.asked = record.seq
     turn.reserved = body
     turn.reserved_seq = record.seq
-    state.loops[turn.loop].failed = None  # Its agent is at work again, whatever had failed before.
+    loop.failed = None  # Its agent is at work again, whatever had failed before.
 
 
 def _refuse_twice(state: State, record: Record, turn: OpenTurn, body: t.InputReserved) -> None:

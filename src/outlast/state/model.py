@@ -69,8 +69,10 @@ class Queued(msgspec.Struct, frozen=True):
     reserved: InputReserved | None = None
     """It was, or was about to be: whether it landed is decided before the turn is closed."""
     retries: int = 0
-    """As in `OpenTurn`."""
+    """As in `OpenTurn`, like the next."""
     delay: Delay | None = None
+    asked: int = 0
+    begun_anew: int = 0
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -156,6 +158,11 @@ class OpenTurn(msgspec.Struct):
     """By a policy, in a row: since the turn last made progress or a person opened it."""
     delay: Delay | None = None
     """It is not given to an agent before that."""
+    asked: int = 0
+    """The record that reserved its whole input for the provider session which the loop has now; 0: nothing
+    shows that this session was given it."""
+    begun_anew: int = 0
+    """The epoch of the owner that has decided without a person to begin a new provider session for it."""
 
 
 class Closed(msgspec.Struct, frozen=True):
@@ -184,6 +191,7 @@ class Closed(msgspec.Struct, frozen=True):
     """Of a failed one that its next record opens again."""
     message: str = ""
     """What a failed one failed of, its beginning."""
+    asked: int = 0
 
 
 class OpenGate(msgspec.Struct, frozen=True):
@@ -206,6 +214,8 @@ class Launched(msgspec.Struct, frozen=True):
 
     provider_session: str | None = None
     confirmed: bool = False
+    given: bool = False
+    """An agent was given an input on it."""
 
 
 class Loop(msgspec.Struct):
@@ -220,6 +230,8 @@ class Loop(msgspec.Struct):
     """bound, confirmed, lost or reseeded."""
     confirmed: bool = False
     """The agent has once acknowledged a finished turn on `provider_session`, whatever became of it since."""
+    inputs: int = 0
+    """Those that an agent was given on `provider_session`, less what provably was not."""
     lost_because: str = ""
     """Why the newest provider session that was lost is."""
     decided: LostChoice | None = None
@@ -248,7 +260,14 @@ class Loop(msgspec.Struct):
     @property
     def launches(self) -> Launched:
         """With what an agent that is started now is launched."""
-        return Launched(self.resumes, self.confirmed)
+        resumes = self.resumes
+        return Launched(resumes, self.confirmed, given=resumes is not None and self.inputs > 0)
+
+    def goes_on(self, turn: OpenTurn) -> bool:
+        """Whether the agent is asked to go on with `turn`: it was to be continued, and the session that the
+        agent works in was given its input before. Else it is given that."""
+        known = 0 < turn.asked < turn.attempt_seq and self.decided not in ("fresh", "reseed")
+        return turn.mode == "continue" and known
 
 
 class State(msgspec.Struct):

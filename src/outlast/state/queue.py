@@ -35,7 +35,8 @@ class Queue(MutableMapping[str, "Queued"]):
             self[entry.request_id] = entry
 
     def marked(self) -> list[Queued]:
-        """Those that do not simply wait: which join a turn, were given to one, or wait for their time."""
+        """Those that do not simply wait: which join a turn, were given to an agent before, or wait for their
+        time."""
         return sorted(self._marked.values(), key=_place)
 
     def copy(self) -> Queue:
@@ -68,7 +69,8 @@ class Queue(MutableMapping[str, "Queued"]):
     def __setitem__(self, request: str, entry: Queued) -> None:
         self._length += request not in self
         self._marked.pop(request, None)
-        if entry.joins is not None or entry.reserved is not None or entry.delay is not None:
+        waits = entry.joins is None and entry.reserved is None and entry.delay is None
+        if not waits or entry.asked:
             self._marked[request] = entry
         if not self._common and request not in self._changes and self._in_order(entry):
             self._whole[request] = entry

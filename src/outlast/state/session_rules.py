@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from outlast.records import agent_state as a
 from outlast.records import types as t
 from outlast.records.envelope import Record
@@ -92,6 +94,7 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
     elif another:
         loop.untold = 0 if loop.decided == "reseed" else None
         loop.decided = loop.cut_since = None  # What was cut off is told with all else, or not to be known.
+        _begins(state, loop)
     elif body.state == "bound" and loop.decided == "as_is":
         loop.decided = None
     if loop.failed is not None and body.provider_session != loop.failed.provider_session:
@@ -101,8 +104,39 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
     loop.provider_state = body.state
 
 
+def _begins(state: State, loop: Loop) -> None:
+    """The loop has another provider session. An agent that names it after it was given its input has that
+    in it; what was given before is not."""
+    loop.inputs, before = 0, state.seq
+    for turn in state.open_turns.values():
+        if turn.loop == loop.loop and turn.reserved is not None:
+            loop.inputs, before = 1, turn.attempt_seq
+    _forget(state, loop, before=before)
+
+
+def _forget(state: State, loop: Loop, *, before: int = 0, after: int | None = None) -> None:
+    """The loop's provider session has no input that was given up to the record `before`, or since `after`."""
+
+    def lacks(asked: int) -> bool:
+        return asked <= before or (after is not None and asked > after)
+
+    for turn in state.open_turns.values():
+        if turn.loop == loop.loop and lacks(turn.asked):
+            turn.asked = 0
+    for closed in (state.parked, state.retryable, state.last_unsuccessful):
+        for key, one in closed.items():
+            if one.loop == loop.loop and one.asked and lacks(one.asked):
+                closed[key] = replace(one, asked=0)
+    for entry in state.queue.marked():
+        if loop.loop == state.root and entry.asked and lacks(entry.asked):
+            state.queue[entry.request_id] = replace(entry, asked=0)
+
+
 def _agent_session_decided(state: State, record: Record, body: a.AgentSessionDecided) -> None:
     loop_of(state, record).decided = body.choice
+    turn = state.open_turns.get(record.turn or "")
+    if turn is not None and body.by in a.BY_ITSELF:
+        turn.begun_anew = record.epoch
 
 
 def _agent_state_captured(state: State, record: Record, body: a.AgentStateCaptured) -> None:
@@ -112,6 +146,7 @@ def _agent_state_captured(state: State, record: Record, body: a.AgentStateCaptur
 def _agent_state_restored(state: State, record: Record, body: a.AgentStateRestored) -> None:
     loop = loop_of(state, record)
     loop.untold = body.through_seq
+    _forget(state, loop, after=body.through_seq)
     if loop.decided == "put_back":
         loop.decided = None
 

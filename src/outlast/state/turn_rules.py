@@ -43,6 +43,8 @@ def _input_returned(state: State, record: Record, body: t.InputReturned) -> None
     del state.open_turns[turn.turn]
     taken_back = 0 if turn.attempt is None else 1
     not_given = 0 if turn.reserved is None else 1
+    loop = state.loops[turn.loop]
+    loop.inputs = max(0, loop.inputs - not_given)
     state.queue[turn.turn] = Queued(
         request_id=turn.turn,
         seq=turn.input_seq,
@@ -54,6 +56,8 @@ def _input_returned(state: State, record: Record, body: t.InputReturned) -> None
         retried=None if turn.mode == "first" else turn.mode,
         retries=turn.retries,
         delay=turn.delay,
+        asked=turn.asked if turn.asked < turn.attempt_seq else 0,
+        begun_anew=turn.begun_anew,
     )
 
 
@@ -127,6 +131,8 @@ def _turn_started(state: State, record: Record, body: t.TurnStarted) -> None:
         owed=body.effects,
         retries=entry.retries,
         delay=entry.delay,
+        asked=entry.asked,
+        begun_anew=entry.begun_anew,
     )
     if entry.index is None:
         loop.turns = index
@@ -175,6 +181,7 @@ def _close(state: State, record: Record, outcome: ClosedAs, reason: str) -> Clos
         attempt_seq=turn.attempt_seq,
         effects=turn.effects,
         retries=turn.retries,
+        asked=turn.asked,
     )
 
 
@@ -254,6 +261,7 @@ def _turn_retried(state: State, record: Record, body: t.TurnRetried) -> None:
         owed=closed.owed if body.effects is None else body.effects,
         retries=_retries(closed, body, delay),
         delay=delay,
+        asked=closed.asked,
     )
     if body.mode == "continue" and closed.host_done is not None:
         reopened = state.open_turns[name]

@@ -273,7 +273,7 @@ class Conversation:
                 attempt=open_turn.attempts,
                 request_id=self.turn,
                 content=self.content,
-                continues=open_turn.mode == "continue" and loop.untold is None and not loop.decided,
+                continues=loop.goes_on(open_turn),
                 notice=self.notice,
             ),
             steer=steer,

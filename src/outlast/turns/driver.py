@@ -45,7 +45,7 @@ from outlast.turns.recovery import next_session
 from outlast.turns.report import report
 from outlast.turns.retrying import Judging
 from outlast.turns.steering import Given, Steering, unfit
-from outlast.turns.telling import with_record
+from outlast.turns.telling import given_to
 from outlast.turns.terminal import Ending, Stop, close, host_done
 from outlast.turns.waiting import Wait
 
@@ -327,13 +327,15 @@ class LoopDriver:
 
     async def _converse(self, turn: str, content: Given, host: AgentHost) -> None:
         record = self.journal.state.loops[self.loop]
+        given = await given_to(self.journal, self._open(turn), content)
+        notice = await notice_of(self.journal, self.agent, record, self.hosting)
         conversation = Conversation(
             journal=self.journal,
             agent=self.agent,
             loop=self.loop,
             turn=turn,
-            content=await with_record(self.journal, self._open(turn), content),
-            notice=await notice_of(self.journal, self.agent, record, self.hosting),
+            content=given.content,
+            notice=given.notice or notice,
             host=host,
             merger=self._merger(turn),
             between_calls=self._provider.capture_partly,
@@ -383,7 +385,8 @@ class LoopDriver:
         the agent that is lost goes back to its place first: what is named is given to no other."""
         if not lost.is_lost(failure) or self.stopping(turn) is not None:
             return False
-        chosen = lost.by_itself(self.journal.state.loops[self.loop], self.agent.on_lost)
+        loop = self.journal.state.loops[self.loop]
+        chosen = lost.by_itself(loop, self._open(turn), self.agent.on_lost)
         if chosen is None:
             return False
         await self.end_agent(0.0)

@@ -269,6 +269,7 @@ class AgentHost:
             environ=self._hosting.environ,
             provider_session=launched.provider_session,
             confirmed=launched.confirmed,
+            given=launched.given,
         )
         spec = self._spec(context)
         try:

@@ -7,7 +7,7 @@ from typing import Literal
 from outlast.agents.contract import Failure
 from outlast.ids import derived_id
 from outlast.journal import Proposal
-from outlast.records.agent_state import AgentSessionDecided, LostChoice
+from outlast.records.agent_state import BY_ON_LOST, BY_UNCONFIRMED, AgentSessionDecided, LostChoice
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     AgentSessionChanged,
@@ -45,17 +45,16 @@ def is_lost(failure: Failure | None) -> bool:
     return failure is not None and failure.code in CODES
 
 
-def by_itself(loop: Loop, on_lost: OnLost) -> AgentSessionDecided | None:
-    """What becomes of it without a person: by the agent's `on_lost`; what the agent never acknowledged had
-    nothing in it that a new session is not told."""
-    if loop.provider_session is None or loop.decided is not None:
+def by_itself(loop: Loop, turn: OpenTurn, on_lost: OnLost) -> AgentSessionDecided | None:
+    """What becomes of it without a person, once for `turn` under one owner: by the agent's `on_lost`; what
+    the agent never acknowledged had nothing in it that a new session is not told."""
+    session = loop.provider_session
+    if session is None or loop.decided is not None or turn.begun_anew == turn.epoch:
         return None
     if not loop.confirmed:
-        return AgentSessionDecided(
-            provider_session=loop.provider_session, choice="reseed", by="it was never confirmed"
-        )
+        return AgentSessionDecided(provider_session=session, choice="reseed", by=BY_UNCONFIRMED)
     if on_lost in ("fresh", "reseed"):
-        return AgentSessionDecided(provider_session=loop.provider_session, choice=on_lost, by="on_lost")
+        return AgentSessionDecided(provider_session=session, choice=on_lost, by=BY_ON_LOST)
     return None
 
 
@@ -105,7 +104,7 @@ def _told(
                 reason=why,
             )
         )
-    chosen = by_itself(loop, on_lost)
+    chosen = by_itself(loop, turn, on_lost)
     if chosen is not None:
         return [*before, chosen], []
     held = LoopChanged(state="held", reason=HELD)

@@ -7,6 +7,7 @@ is to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from outlast.journal import Journal
 from outlast.records.types import AgentSessionChanged, Content, TurnAttemptStarted, TurnRetried, TurnStarted
@@ -34,6 +35,7 @@ ADOPTED = "adopted"
 
 _ALL = "Your own record of this conversation could not be used any more: {reason}. This session is a new one."
 _REST = "Your own record of this conversation was put back, and ends before what follows."
+_CUT = "The message below was worked on before, in a session that you have no record of, and cut off."
 _HEAD = (
     "[outlast: a record of what happened so far]\n{why} Below is what outlast's journal holds, for your"
     " information. None of it is a new request. What it says was run was run: do not repeat it because it is"
@@ -42,21 +44,36 @@ _HEAD = (
 _END = "[end of the record; what follows is the user's message]"
 
 
-async def with_record(journal: Journal, turn: OpenTurn, content: Given) -> Given:
-    """The content of the turn's prompt; where the agent's session lacks something, after a record of that.
-    The same for every owner of the turn."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a turn's prompt is made of. `notice`: see `Prompt.notice`."""
+
+    content: Given
+    notice: str = ""
+
+
+async def given_to(journal: Journal, turn: OpenTurn, content: Given) -> Told:
+    """The turn's prompt; where the agent's session lacks something, it begins with a record of that. The same
+    for every owner of the turn."""
     loop = journal.state.loops[turn.loop]
-    after = 0 if loop.decided == "reseed" else loop.untold
-    if after is None or isinstance(content, InputLost):
-        return content
+    after = {"reseed": 0, "fresh": None}.get(loop.decided or "", loop.untold)
+    again = turn.mode == "continue" and not loop.goes_on(turn)
+    if (after is None and not again) or isinstance(content, InputLost):
+        return Told(content)
     told = await record_of(journal, loop, turn, after)
-    return content if not told else (Content(text=told), *content)
+    if not told:
+        return Told(content)
+    # Who is asked to go on is not given the content, but is told the rest.
+    return Told((Content(text=told), *content), told if loop.goes_on(turn) else "")
 
 
-async def record_of(journal: Journal, loop: Loop, turn: OpenTurn, after: int) -> str:
-    """What happened in the turns that were worked on after record `after` and before this opening of `turn`;
-    empty where nothing did."""
+async def record_of(journal: Journal, loop: Loop, turn: OpenTurn, after: int | None) -> str:
+    """What happened in the turns that were worked on after record `after` (None: no other ones are told) and
+    before this opening of `turn`, and in `turn` itself where it is to be gone on with by a session that has
+    not had its input; empty where nothing did."""
     history, turns, before = History(), set[str](), ""
+    if turn.mode == "continue" and not loop.goes_on(turn):
+        turns.add(turn.turn)
     async for record in journal.read():
         if record.seq >= turn.seq:
             break
@@ -64,7 +81,7 @@ async def record_of(journal: Journal, loop: Loop, turn: OpenTurn, after: int) ->
         if isinstance(record.body, AgentSessionChanged) and record.body.reason.startswith(ADOPTED):
             before = f"({record.body.reason}; what was said there is not listed here.)"
         worked = isinstance(record.body, TurnStarted | TurnRetried | TurnAttemptStarted)
-        if record.turn is not None and worked and record.seq > after:
+        if record.turn is not None and worked and after is not None and record.seq > after:
             turns.add(record.turn)
     lines = [
         line
@@ -74,11 +91,13 @@ async def record_of(journal: Journal, loop: Loop, turn: OpenTurn, after: int) ->
         if (line := line_of(message))
     ]
     anew = loop.decided == "reseed" or loop.provider_state == "reseeded"
-    if anew and before:
+    if anew and before and after is not None:
         lines.insert(0, before)
     if not lines:
         return ""
     why = _ALL.format(reason=loop.lost_because.rstrip(".") or "it was given up") if anew else _REST
+    if after is None:
+        why = _CUT
     return "\n\n".join([_HEAD.format(why=why), *_newest(lines), _END])
 
 

@@ -34,10 +34,12 @@ def transcript(home: Path, folder: str, session: str = SESSION, text: str = "{}\
     return path
 
 
-def opening(home: Path, *, session: str | None = SESSION, confirmed: bool = False, agent: Claude) -> str:
+def opening(
+    home: Path, *, session: str | None = SESSION, confirmed: bool = False, given: bool = False, agent: Claude
+) -> str:
     """The last argument of the launch: what it says of the session."""
     environ = {"PATH": str(program(home / "bin" / "claude").parent), "CLAUDE_CONFIG_DIR": str(home)}
-    launch = agent.launch(LaunchContext("session", "main", "/some/space", environ, session, confirmed))
+    launch = agent.launch(LaunchContext("session", "main", "/some/space", environ, session, confirmed, given))
     return launch.argv[-1]
 
 
@@ -153,6 +155,12 @@ def test_an_id_that_was_chosen_begins_its_session_and_one_with_a_transcript_resu
 
 def test_silent_fresh_a_confirmed_session_is_never_begun_anew_under_its_id(tmp_path: Path) -> None:
     assert opening(tmp_path, confirmed=True, agent=Claude()) == f"--resume={SESSION}"
+
+
+def test_silent_fresh_a_session_that_was_given_an_input_is_not_begun_empty_under_its_id(
+    tmp_path: Path,
+) -> None:
+    assert opening(tmp_path, given=True, agent=Claude()) == f"--resume={SESSION}"
 
 
 def test_cwd_keyed_a_transcript_is_found_also_below_another_folder(tmp_path: Path) -> None:

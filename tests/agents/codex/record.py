@@ -409,13 +409,11 @@ def never_stored(lab: Lab) -> None:
     life = lab.life()
     thread = life.until(SessionObserved).provider_session
     life.kill()
-    life = lab.life(thread, confirmed=False)
-    life.turn("r1", "hello")
-    life.end()
-    life = lab.life(thread, confirmed=True)
-    while not life.fold.ending:
-        life.step()
-    life.end()
+    for confirmed in (False, True):
+        life = lab.life(thread, confirmed=confirmed)
+        while not life.fold.ending:
+            life.step()
+        life.end()
 
 
 @scenario

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -234,10 +235,12 @@ WAYS_TO_LOSE = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize("confirmed", [True, False])
 @WAYS_TO_LOSE
-def test_wrong_adopt(answer: dict[str, Any], code: str) -> None:
-    """A confirmed thread that is gone, damaged or another one is a verdict, and nothing new begins."""
-    lab = Lab(resume=THREAD, confirmed=True).greet()
+def test_wrong_adopt(answer: dict[str, Any], code: str, confirmed: bool) -> None:
+    """A thread that is gone, damaged or another one is a verdict, and nothing new begins: also where it never
+    ended a turn, what becomes of it is decided where it is told to the next model."""
+    lab = Lab(resume=THREAD, confirmed=confirmed).greet()
     assert lab.opening["params"]["threadId"] == THREAD
     lost, failed = lab.answers(lab.opening["id"], **answer)
     assert isinstance(lost, SessionLost)
@@ -249,24 +252,13 @@ def test_wrong_adopt(answer: dict[str, Any], code: str) -> None:
     assert lab.fold.next(Wanted(prompt=a_prompt(), session_durable=True)) == CloseStdin()
 
 
-@WAYS_TO_LOSE
-def test_provider_corrupt(answer: dict[str, Any], code: str) -> None:
-    """After the verdict the next turn begins a new thread visibly: it does not fail for ever."""
-    lab = Lab(resume=THREAD, confirmed=False).greet()
-    [lost] = lab.answers(lab.opening["id"], **answer)
-    assert isinstance(lost, SessionLost)
-    [opening] = lab.write(prompt=a_prompt(), session_durable=True)
-    assert opening["method"] == "thread/start"
-    assert lab.answers(opening["id"], opened(thread="new")) == [SessionObserved("new")]
-
-
 def test_a_thread_found_lost_is_not_looked_for_again_by_an_owner_that_reads_the_spool_later() -> None:
     """The session has another thread by then; the frames say which one was asked for."""
     lab = Lab(resume=THREAD, confirmed=False).greet()
     later = Codex().fold(FoldContext("session", "main", "/workspace", "new", False))
     for seq, frame in enumerate(lab.written, 1):
         later.apply_in(json.dumps(frame).encode(), seq)
-    [lost] = later.apply_out(json.dumps({"id": lab.opening["id"], **GONE}).encode())
+    lost, _ = later.apply_out(json.dumps({"id": lab.opening["id"], **GONE}).encode())
     assert isinstance(lost, SessionLost)
     assert lost.provider_session == THREAD
 
@@ -444,14 +436,18 @@ def test_a_process_that_dies_fails_the_turn_and_keeps_what_it_said(info: ExitInf
 
 
 def test_unconfirmed_id() -> None:
-    """A turn that never ended confirms no thread: if codex does not know it, one is begun anew, visibly."""
+    """A turn that never ended confirms no thread."""
     lab = Lab().ready().running()
     assert [type(event) for event in lab.fold.apply_exit(ExitInfo(None, 9))] == [TurnEnded]
-    again = Lab(resume=THREAD, confirmed=False).greet()
-    assert again.opening["params"]["threadId"] == THREAD
-    assert [type(event) for event in again.answers(again.opening["id"], **GONE)] == [SessionLost]
-    [opening] = again.write(prompt=a_prompt("r2"), session_durable=True)
-    assert opening["method"] == "thread/start"
+
+
+def test_what_the_thread_lacks_is_told_before_a_turn_is_gone_on_with() -> None:
+    lab = Lab(resume=THREAD, confirmed=True).ready()
+    prompt = replace(a_prompt(), continues=True, notice="so far")
+    [sent] = lab.write(prompt=prompt, session_durable=True)
+    first, second = (part["text"] for part in sent["params"]["input"])
+    assert first == "so far"
+    assert second.startswith("The previous turn was interrupted.")
 
 
 def test_a_process_that_dies_between_turns_fails_nothing() -> None:

@@ -188,12 +188,11 @@ def test_a_thread_is_confirmed_by_its_first_finished_turn() -> None:
     assert Replay("killed-while-asking-1").all(SessionConfirmed) == []
 
 
-def test_early_id_a_thread_that_was_never_stored_is_begun_anew_visibly() -> None:
+def test_early_id_a_thread_that_was_never_stored_is_lost_visibly() -> None:
     [observed] = Replay("never-stored-1").all(SessionObserved)
     again = Replay("never-stored-2")
     assert [event.provider_session for event in again.all(SessionLost)] == [observed.provider_session]
-    assert again.all(SessionObserved)[0].provider_session != observed.provider_session
-    assert again.ends()["r1"].failure is None
+    assert [event.failure.code for event in again.all(StartFailed)] == ["session_missing"]
 
 
 def test_silent_fresh_a_confirmed_thread_that_is_gone_is_lost_and_nothing_new_begins() -> None:
@@ -338,7 +337,7 @@ def test_failures_of_the_provider_have_the_codes_of_the_taxonomy() -> None:
 def test_sandbox_lost_every_start_and_resume_says_sandbox_approval_and_folder() -> None:
     opened = [line for name in NAMES for line in Replay(name).lines if '"method":"thread/' in line]
     opening = [line for line in opened if "/start" in line or "/resume" in line]
-    assert len(opening) > len(NAMES)
+    assert len(opening) >= len(NAMES)
     for line in opening:
         assert '"sandbox":' in line
         assert '"approvalPolicy":' in line

@@ -71,6 +71,18 @@ def test_an_open_turn_is_closed_by_the_first_rule_that_holds(
     assert turn_of(plan(state, facts(state, **agent))) == expected
 
 
+def test_a_rollout_that_was_rolled_back_is_no_proof_that_the_prompt_never_ran() -> None:
+    """Its agent has run a command of it: whatever its transcript lacks, it is not given again."""
+    journal = JournalBuilder().running("t")
+    for status in ("started", "completed"):
+        journal.add(CallObserved(call="1", name="shell", status=status), turn="t")
+    state = journal.state()
+    assert turn_of(plan(state, facts(state, **DEAD, landing="written", stored=False))) == (
+        "interrupt",
+        "none",
+    )
+
+
 def test_only_a_queue_that_is_not_empty_is_held() -> None:
     empty = JournalBuilder().running("t").done("t").state()
     chosen = replace(plan(empty, facts(empty)), held=True)

@@ -86,7 +86,7 @@ def test_what_a_life_was_launched_with_stays_to_its_end(journal: JournalBuilder)
     assert journal.state().loops["main"].launched == Launched(None, confirmed=False), "the same life"
     journal.reserve("b", seq=2).done("b").accept("c").start("c", 3).attempt("c", generation="h")
     loop = journal.add(said("two", "reseeded"), turn="c").state().loops["main"]
-    assert (loop.provider_session, loop.launched) == ("two", Launched("one", confirmed=True))
+    assert (loop.provider_session, loop.launched) == ("two", Launched("one", confirmed=True, given=True))
 
 
 def test_a_life_in_a_folder_made_anew_has_the_name_of_an_earlier_one_alone(journal: JournalBuilder) -> None:

@@ -66,6 +66,14 @@ FOLDS = {
         "4": "b268e8880ead0422",
         "5": "2603ff3307270a6e",
     },
+    7: {
+        "shape": "506afe9d9fb1f2c8",
+        "1": "6d1f1ce2b9bb30d6",
+        "2": "84616d1e81c25801",
+        "3": "9d880a0e62708dff",
+        "4": "0d1d1e3907b0379e",
+        "5": "f4d142fece9b2770",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

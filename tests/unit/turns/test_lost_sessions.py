@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from outlast.agents.contract import Failure, TurnEnded
 from outlast.records.agent_state import AgentSessionDecided, AgentStateCaptured, StatePiece
-from outlast.records.types import AgentSessionChanged, GateOpened, LoopChanged, TurnFailed, TurnParked
+from outlast.records.types import (
+    AgentSessionChanged,
+    GateOpened,
+    LoopChanged,
+    TurnFailed,
+    TurnParked,
+    TurnRetried,
+)
 from outlast.state.model import OpenGate, State
 from outlast.testing.journals import JournalBuilder
 from outlast.turns.lost import OnLost, by_itself, waits_for_choice, with_loss
+from outlast.turns.receipt import receipt
 from outlast.turns.terminal import Ending, close
 
 GONE = Failure("session_missing", "no such thread.")
@@ -30,6 +39,10 @@ def running(*, confirmed: bool = True, captured: bool = False, session: str | No
             through_turn="before",
         )
     return state
+
+
+def failed_of_loss() -> TurnFailed:
+    return TurnFailed(receipt=receipt(1, "host_launch", GONE))
 
 
 def told(state: State, failure: Failure, on_lost: OnLost = "ask") -> list[object]:
@@ -79,7 +92,8 @@ def test_on_lost_decides_for_the_next_turn(on_lost: OnLost) -> None:
 
 def test_unconfirmed_id() -> None:
     """What the agent never acknowledged is begun anew without a question, and told what happened."""
-    decided = by_itself(running(confirmed=False).loops["main"], "ask")
+    state = running(confirmed=False)
+    decided = by_itself(state.loops["main"], state.open_turns["t"], "ask")
     assert decided is not None
     assert decided.choice == "reseed"
 
@@ -87,7 +101,30 @@ def test_unconfirmed_id() -> None:
 def test_nothing_is_decided_twice() -> None:
     state = running()
     state.loops["main"].decided = "fresh"
-    assert by_itself(state.loops["main"], "reseed") is None
+    assert by_itself(state.loops["main"], state.open_turns["t"], "reseed") is None
+
+
+@pytest.mark.parametrize(("confirmed", "on_lost"), [(False, "ask"), (True, "fresh"), (True, "reseed")])
+def test_endless_launches_a_turn_has_one_session_begun_anew_by_itself(
+    confirmed: bool, on_lost: OnLost
+) -> None:
+    """The next loss is a verdict: a program that knows no session that it began would be begun for ever."""
+    journal = JournalBuilder().running("t")
+    session = AgentSessionChanged(provider="p", provider_session="a", state="bound", source="chosen")
+    journal.add(session, turn="t")
+    if confirmed:
+        journal.add(replace(session, state="confirmed"), turn="t")
+    state = journal.state()
+    decided = by_itself(state.loops["main"], state.open_turns["t"], on_lost)
+    assert decided is not None
+    state = journal.add(decided, replace(session, provider_session="b"), turn="t").state()
+    assert state.loops["main"].decided is None
+    assert by_itself(state.loops["main"], state.open_turns["t"], on_lost) is None
+    kinds = [type(body) for body in told(state, GONE, on_lost)]
+    assert kinds == [AgentSessionChanged, TurnFailed, TurnParked, GateOpened, LoopChanged]
+    again = [failed_of_loss(), TurnRetried(by="me", mode="again")]
+    state = journal.add(*again, turn="t").state()
+    assert by_itself(state.loops["main"], state.open_turns["t"], on_lost) is not None
 
 
 @pytest.mark.parametrize("failure", [Failure("crashed", "gone"), Failure("unknown", "who knows")])

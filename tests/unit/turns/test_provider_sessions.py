@@ -36,7 +36,7 @@ from outlast.testing.journals import JournalBuilder
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.provider import ProviderSession
-from outlast.turns.telling import record_of, with_record
+from outlast.turns.telling import given_to, record_of
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ async def test_a_reseeded_agent_is_told_what_happened(kept: Kept) -> None:
     await kept.journal.append(next_turn("u"))
     await kept.decide("reseed")
     turn = kept.journal.state.open_turns["u"]
-    told = await with_record(kept.journal, turn, (Content(text="go on"),))
+    told = (await given_to(kept.journal, turn, (Content(text="go on"),))).content
     assert isinstance(told, tuple)
     record, asked = told
     assert asked.text == "go on"
@@ -231,13 +231,13 @@ async def test_a_reseeded_agent_is_told_what_happened(kept: Kept) -> None:
     assert "Your call of shell (completed)\nInput: ls\nOutput: x y" in record.text
     assert "it may have run wholly or in part" in record.text
     assert "go on" not in record.text
-    assert await with_record(kept.journal, turn, (Content(text="go on"),)) == told
+    assert (await given_to(kept.journal, turn, (Content(text="go on"),))).content == told
 
 
 async def test_nothing_is_told_where_nothing_is_missing(kept: Kept) -> None:
     turn = kept.journal.state.open_turns["t"]
     content = (Content(text="hi"),)
-    assert await with_record(kept.journal, turn, content) == content
+    assert (await given_to(kept.journal, turn, content)).content == content
     assert await record_of(kept.journal, kept.loop, turn, kept.journal.state.seq) == ""
 
 
@@ -250,7 +250,7 @@ async def test_what_is_told_is_bounded(kept: Kept) -> None:
     await kept.append(TurnDone(stop_reason="end_turn"))
     await kept.journal.append(next_turn("u"))
     await kept.decide("reseed")
-    told = await with_record(kept.journal, kept.journal.state.open_turns["u"], (Content(text="x"),))
+    told = (await given_to(kept.journal, kept.journal.state.open_turns["u"], (Content(text="x"),))).content
     assert isinstance(told, tuple)
     assert len(told[0].text) < 60_000
     assert "earlier entries are left out" in told[0].text

@@ -108,9 +108,10 @@ class Claude:
         if self.permission_mode is not None:
             argv.append(f"--permission-mode={self.permission_mode}")
         if context.provider_session is not None:
-            # An id with a transcript can't be given to a new session, and one without any not be resumed.
+            # An id with a transcript can't be given to a new session, and one without any not be resumed:
+            # that is said then, and no empty conversation is begun under the id of one that is gone.
             stored = find_transcript(claude_home(env), context.workspace, context.provider_session)
-            resumes = context.confirmed or stored is not None
+            resumes = context.confirmed or context.given or stored is not None
             argv.append(f"--{'resume' if resumes else 'session-id'}={context.provider_session}")
         return LaunchSpec(argv=tuple(argv), env=env, cwd=context.workspace)
 

@@ -69,6 +69,8 @@ def open_thread(seq: int, settings: ThreadSettings, resume: str | None) -> Input
 def start_turn(seq: int, thread: str, prompt: Prompt) -> InputLine:
     """Send a prompt. `outlast` in the frame is for our own fold: codex does not look at it."""
     content = (Content(text=_CONTINUE),) if prompt.continues else prompt.content
+    if prompt.notice:
+        content = (Content(text=prompt.notice), *content)
     params = {"threadId": thread, "clientUserMessageId": prompt.request_id, "input": _input(content)}
     frame = {"id": seq, "method": "turn/start", "params": params, "outlast": {"attempt": prompt.attempt}}
     return InputLine(encode_line(frame), carries=prompt.request_id)

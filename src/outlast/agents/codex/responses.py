@@ -73,13 +73,9 @@ def _not_opened(state: State, error: RpcError) -> list[AgentEvent]:
 
 
 def _lost(state: State, thread: str, failure: Failure) -> list[AgentEvent]:
-    """The thread can't be resumed. One that had served a turn is a verdict for a person to see, and nothing
-    new begins under its name; what was never confirmed, or was told as lost before, is begun anew."""
-    lost = SessionLost(thread, failure.message)
-    if state.confirmed:
-        return [lost, *_start_failed(state, failure)]
-    state.stage, state.resume, state.thread = "introduced", None, None
-    return [lost]
+    """The thread can't be resumed: a verdict, and nothing new begins under its name. What becomes of that is
+    not decided here."""
+    return [SessionLost(thread, failure.message), *_start_failed(state, failure)]
 
 
 def _weaker(result: ThreadResult, settings: ThreadSettings) -> str | None:
