@@ -24,6 +24,7 @@ OutlastError
 │   ├── AmbiguousAppendError      stored or not, nobody knows yet
 │   ├── StoreBusyError            the database stayed locked past the deadline
 │   ├── StoreFullError            no space, or the filesystem is read-only
+│   │   └── StoreLimitError       a file may not grow so large (ulimit -f)
 │   ├── StoreAccessError          the system refuses the store's files for another reason
 │   ├── StoreBehindError          a backup that was put back and not accepted yet (exit 5)
 │   └── SchemaError               the store was made by a newer outlast, or is not a store
@@ -72,9 +73,22 @@ _ADVICE = {
 }
 
 
+RAISE_FILE_SIZE = "raise the limit with `ulimit -f unlimited`, then run the same command again"
+
+
+def file_size_limit() -> int | None:
+    """The most bytes that this process may give a file (RLIMIT_FSIZE); None where it has no such limit."""
+    import resource  # noqa: PLC0415 - `outlast ls` starts without
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
 def in_words(error: OSError) -> tuple[str, str | None]:
     """What the system refused, at which file where that is known; and what to do about it."""
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    if error.errno == errno.EFBIG and (limit := file_size_limit()) is not None:
+        return f"{where}this process may write no file larger than {limit:,} bytes", RAISE_FILE_SIZE
     return f"{where}{error.strerror or error}", _ADVICE.get(error.errno or 0)
 
 
@@ -250,6 +264,11 @@ class StoreBusyError(StoreError):
 
 class StoreFullError(StoreError):
     """No space left, or the filesystem is read-only; works again once that is mended."""
+
+
+class StoreLimitError(StoreFullError):
+    """A file of the store may not grow, by a limit of this process (`ulimit -f`) or of its filesystem, which
+    does not go away by itself."""
 
 
 class StoreAccessError(StoreError):

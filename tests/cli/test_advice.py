@@ -72,7 +72,7 @@ def test_the_list_of_commands_of_a_session_is_that_of_the_command_line() -> None
     assert set(_SESSION.split("|")) == takes
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 def test_what_lacks_space_is_told_to_make_some(tmp_path: Path, number: int) -> None:
     error = unwritable(tmp_path, OSError(number, "refused"))
     assert type(error) is StoreFullError

@@ -274,6 +274,8 @@ class ExitInfo:
     """The kernel killed it for want of memory, or what it waited for."""
     killed: bool = False
     """The runtime or the shim ended it (a kill began before the exit): the signal is not the agent's own."""
+    limited: bool = False
+    """The shim ended it because no file may grow so large as its output would make one."""
     lingered: bool = False
     """It had closed its stdout before that kill began."""
     verified: bool = True

@@ -273,6 +273,11 @@ _SECRETS = (
 )
 _MASK = "[redacted]"
 
+OUTPUT_UNKEPT = (
+    "the agent was ended: no file may grow so large as its output would make one; raise the limit (`ulimit -f"
+    " unlimited`) for what starts outlast"
+)
+
 
 def kind_of(code: str) -> Kind:
     """What is known of `code`; a code that is not of the taxonomy is treated as `unknown`."""
@@ -289,6 +294,8 @@ def classify_exit(info: ExitInfo) -> Failure:
     if info.oom:
         whom = "the agent" if info.signal is not None else "a process that the agent waited for"
         return _exit_failure("oom_killed", f"the system killed {whom} for want of memory", info)
+    if info.limited:
+        return _exit_failure("output_limit", OUTPUT_UNKEPT, info)
     if info.killed and not info.lingered:
         return _exit_failure("cancelled", "the agent was ended on request", info)
     if info.killed and info.status is None:

@@ -61,6 +61,10 @@ FILES = 64
 """Descriptors: an owner with its store, its shim and what it starts needs about half of them."""
 
 
+FILE_SIZE = 64 << 20
+"""Bytes: the store and what an agent has written are in files, and those of a small store are smaller."""
+
+
 class Debug:
     """In the context of a command: `--debug` was given."""
 
@@ -144,6 +148,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
 def _call(arguments: list[str], *, debug: bool) -> int:
     """Not by `cli.main`, which makes every closed pipe a silent exit of its own."""
     _refuse_too_few_files()
+    _refuse_small_files()
     if "_OUTLAST_COMPLETE" in os.environ:  # the shell asks how a word goes on
         cli.main(arguments, prog_name="outlast")
     try:
@@ -165,6 +170,18 @@ def _refuse_too_few_files() -> None:
         raise UsageError(
             f"this process may open no more than {limit} files, outlast needs {FILES}",
             hint="raise the limit, for instance with `ulimit -n 1024`",
+        )
+
+
+def _refuse_small_files() -> None:
+    """Raises UsageError, before a file that may not grow looks like a full disk."""
+    from outlast.errors import RAISE_FILE_SIZE, UsageError, file_size_limit
+
+    limit = file_size_limit()
+    if limit is not None and limit < FILE_SIZE:
+        raise UsageError(
+            f"this process may write no file larger than {limit:,} bytes, outlast needs {FILE_SIZE:,}",
+            hint=RAISE_FILE_SIZE,
         )
 
 

@@ -12,6 +12,7 @@ import time
 from . import frames, layout, proc
 from .agent import Agent, LaunchFailed, Program, launch
 from .fields import pack
+from .frames import FILE_LIMIT
 from .inputs import Inputs
 from .memory import OomWatch
 from .points import point
@@ -38,6 +39,8 @@ _CHUNK = 1 << 20
 _READS_IN_A_ROW = 4
 _LAST_READS = 8
 _RETRY_MOST = 1.0
+_LIMIT_PATIENCE = 30.0
+"""Seconds for somebody to raise the limit on the size of files (prlimit): nothing else ever lets it go on."""
 _SYNC_DELAY = 0.1
 DEFAULT_GRACE = 600.0
 
@@ -111,6 +114,7 @@ class Body:
                 self._retry_at,
                 self._sync_at,
                 self._orphaned_at(),
+                self._limited_at(),
                 self.inputs.retry_at,
             )
             if at is not None
@@ -123,6 +127,12 @@ class Body:
         if self.owned or self.grace is None or self.phase not in (RUNNING, FLUSHING):
             return None
         return self._quiet_since + self.grace
+
+    def _limited_at(self) -> float | None:
+        """When an agent is ended whose spool may not grow."""
+        if self._spool.limited_at is None or self.phase not in (RUNNING, FLUSHING):
+            return None
+        return self._spool.limited_at + _LIMIT_PATIENCE
 
     def serve(self, ready: dict[int, int]) -> list[int]:
         """Move bytes; returns the numbers of the inputs that went into the pipe whole."""
@@ -323,6 +333,9 @@ class Body:
         orphaned = self._orphaned_at()
         if orphaned is not None and now >= orphaned:
             self.kill(0.0, "orphaned")
+        limited = self._limited_at()
+        if limited is not None and now >= limited:
+            self.kill(0.0, FILE_LIMIT)
         if self.phase == DRAINING and self._stdout < 0:
             self._phase_ends = 0.0
         if self._phase_ends is not None and now >= self._phase_ends:

@@ -18,6 +18,8 @@ VERSION = 1
 """Protocol version of spool and socket; a runtime speaks this one and the one before."""
 HEADER_SIZE = 40
 MAX_PAYLOAD = 1 << 20
+FILE_LIMIT = "file_limit"
+"""Who ended an agent whose spool may not grow, in its exit record."""
 
 MORE = 1
 """Another part of the same message follows."""

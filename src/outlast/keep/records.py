@@ -16,7 +16,8 @@ class ExitRecord:
 
     `verified`: the recorder is subreaper of the whole tree and had no child left (ECHILD). `exit_status` or
     `signal` is the agent's own end, both None if it never ran or (by the guard) was not seen to end.
-    `killed` says who ended it: owner, orphaned, terminated, idle (no START came), empty for nobody.
+    `killed` says who ended it: owner, orphaned, terminated, idle (no START came), file_limit (its
+    spool may not grow: RLIMIT_FSIZE), empty for nobody.
     `oom`: a SIGKILL from nobody here, to the agent or to what it waited for, while the kernel killed for want
     of memory in its cgroup. `complete` is False while output of the dead agent still waits for a full disk;
     that output is lost where the guard had to end it.

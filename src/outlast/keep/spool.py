@@ -6,6 +6,7 @@ Standard library only, light parts only.
 from __future__ import annotations
 
 import bisect
+import errno
 import os
 import time
 
@@ -33,9 +34,9 @@ def sync(fd: int) -> None:
 class DiskRefused(Exception):  # noqa: N818 - caught inside the shim only
     """The frame is not in the spool: the disk took none of it, and what it took was cut off again."""
 
-    def __init__(self, errno: int) -> None:
-        super().__init__(errno)
-        self.errno = errno
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.errno = number
 
 
 class Spool:
@@ -58,6 +59,8 @@ class Spool:
         self.last_input = 0
         self.last_digest = b""
         self.written_through = 0
+        self.limited_at: float | None = None
+        """Since when, on the monotonic clock, the disk refuses all because a file may not grow so large."""
         self.careful = True
         """Whether a full segment is synced before the next one is begun."""
         self._rotate()
@@ -141,8 +144,9 @@ class Spool:
             self._put(head, payload)
         except OSError as error:
             self._cut_back()
-            raise DiskRefused(error.errno or 0) from None
+            raise self._refused(error) from None
         point("keep.spool.appended")
+        self.limited_at = None
         self._size += size
         self.tip += size
         self._dirty = True
@@ -151,6 +155,11 @@ class Spool:
         elif kind == frames.WRITTEN:
             self.written_through = seq
         return begin
+
+    def _refused(self, error: OSError) -> DiskRefused:
+        if error.errno == errno.EFBIG and self.limited_at is None:
+            self.limited_at = time.monotonic()
+        return DiskRefused(error.errno or 0)
 
     def _put(self, head: bytes, payload: bytes | memoryview) -> None:
         done = os.writev(self._fd, (head, payload)) if payload else os.write(self._fd, head)
@@ -196,7 +205,7 @@ class Spool:
             if fd >= 0:
                 os.close(fd)
                 self._discard(name)
-            raise DiskRefused(error.errno or 0) from None
+            raise self._refused(error) from None
         if self._fd >= 0:
             os.close(self._fd)
         if self._dirty:

@@ -87,6 +87,8 @@ def _no_interpreter(error: OSError) -> StartFailedError:
 def _not_started(message: str, number: int) -> StartFailedError:
     short = number in (errno.EMFILE, errno.ENFILE)
     hint = "raise the limit of open files (ulimit -n)" if short else None
+    if number == errno.EFBIG:
+        hint = "raise the limit on the size of files (ulimit -f)"
     return StartFailedError(message, hint=hint, number=number)
 
 

@@ -1,4 +1,5 @@
-"""Going on for as long as it takes: a full disk or a busy database pauses a session, it never costs it.
+"""Going on for as long as it takes: a full disk or a busy database pauses a session, it never costs it. A
+limit on the size of files does not go away by itself: it ends the owner, and the next one goes on.
 
 Each append names its place: `at` is the stem of its two fault points, `AT.before_append` and
 `AT.after_append`. An append that no test can cut off is one whose crash nobody has looked at.
@@ -11,7 +12,7 @@ import errno
 import logging
 from collections.abc import Callable, Sequence
 
-from outlast.errors import StoreAccessError, StoreBusyError, StoreFullError
+from outlast.errors import StoreAccessError, StoreBusyError, StoreFullError, StoreLimitError
 from outlast.faults import point
 from outlast.journal import Journal, Proposal
 from outlast.keep import AttachRefusedError
@@ -77,6 +78,8 @@ async def decide(journal: Journal, propose: Callable[[State], Proposal | None], 
     while True:
         try:
             records = await journal.decide(propose)
+        except StoreLimitError:
+            raise
         except (StoreFullError, StoreAccessError, StoreBusyError) as error:
             wait.because(error.message)
             await asyncio.sleep(RETRY_AFTER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from outlast.agents.contract import ExitInfo
 from outlast.keep import ExitRecord, SpoolFrame
+from outlast.keep.frames import FILE_LIMIT
 from outlast.keep.reader import Exit, InputLine, KillBegun, OutputChunk, StdinClosed
 from outlast.turns.intake import ExitSeen, InputSeen, KillSeen, OutputSeen, Seen, StdinClosedSeen
 
@@ -32,5 +33,6 @@ def exit_info(record: ExitRecord) -> ExitInfo:
         signal=record.signal,
         oom=record.oom,
         killed=bool(record.killed),
+        limited=record.killed == FILE_LIMIT,
         verified=record.verified,
     )

@@ -6,14 +6,16 @@ import asyncio
 import hashlib
 import os
 import resource
+import shutil
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from outlast.keep import SpoolReader, probe
+from outlast.keep import SpoolReader, probe, start
 from outlast.keep.reader import Exit, OutputChunk
+from outlast.turns.seen import exit_info
 
 if TYPE_CHECKING:
     from outlast.keep import Generation
@@ -129,6 +131,34 @@ async def test_a_full_disk_holds_the_agent_and_drops_nothing(
         record = await keep.ended(generation)
         assert (record.complete, record.exit_status) == (True, 0)
     assert digest(generation) == ((keep.root / "digest").read_text(), 3000 * 1024)
+
+
+@pytest.mark.parametrize("lives_on", [True, False])
+async def test_an_agent_whose_output_no_file_may_hold_is_ended(
+    keep: Keep, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives_on: bool
+) -> None:
+    """Unlike a disk, a limit on the size of files is never freed: nobody waits for that for ever. What was
+    kept stays, and the exit says why."""
+    impatient = tmp_path / "keep"
+    shutil.copytree(Path(start.__file__).parent, impatient, ignore=shutil.ignore_patterns("__pycache__"))
+    body = impatient / "body.py"
+    body.write_text(body.read_text().replace("_LIMIT_PATIENCE = 30.0", "_LIMIT_PATIENCE = 0.05"))
+    command = start._command()
+    monkeypatch.setattr(start, "_command", lambda: [*command[:-1], str(impatient)])
+    generation, client = await keep.idle()
+    pid = shim_pid(keep)
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (8192, hard))
+    tail = "sys.stdin.read()\n" if lives_on else "sys.exit(5)\n"
+    await client.start(keep.launch("os.write(1, b'x' * 30_000)\n" + tail))
+    record = await keep.ended(generation)
+    assert (record.verified, record.killed) == (True, "file_limit" if lives_on else "")
+    assert record.stdout_end is not None
+    assert record.stdout_end < 30_000
+    assert (record.exit_status, record.signal) == ((None, 9) if lives_on else (5, None))
+    found = list(SpoolReader(generation).frames())
+    assert type(found[-1]).__name__ == "Exit"
+    assert exit_info(record).limited == lives_on
 
 
 async def test_a_full_disk_cannot_hide_an_exit_and_what_was_held_back_arrives_later(

@@ -78,6 +78,7 @@ def test_a_code_of_nobody_is_treated_as_unknown() -> None:
         (ExitInfo(0, None), "protocol_error", "never said that it was done"),
         (ExitInfo(None, None), "transport_lost", "not known"),
         (ExitInfo(None, 9, killed=True), "cancelled", "on request"),
+        (ExitInfo(None, 9, killed=True, limited=True), "output_limit", "ulimit -f"),
         (ExitInfo(None, 9, killed=True, lingered=True), "protocol_error", "closed its output"),
         (ExitInfo(3, None, killed=True, lingered=True), "exit_nonzero", "status 3"),
     ],

@@ -75,9 +75,12 @@ def is_full(error: apsw.Error, connection: apsw.Connection) -> bool:
     SQLite calls these an I/O error."""
     if isinstance(error, apsw.FullError | apsw.ReadOnlyError):
         return True
-    if extended_code(error) != apsw.SQLITE_IOERR_WRITE:
-        return False
-    return connection.system_errno in _NO_SPACE
+    return refused_write(error, connection) in _NO_SPACE
+
+
+def refused_write(error: apsw.Error, connection: apsw.Connection) -> int:
+    """The system's error number of the write that SQLite calls an I/O error; 0 for any other error."""
+    return connection.system_errno if extended_code(error) == apsw.SQLITE_IOERR_WRITE else 0
 
 
 def translated(error: apsw.Error, database: Path) -> OutlastError:

@@ -12,6 +12,7 @@ for refused what is stored.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,7 +32,14 @@ from outlast.errors import (
 )
 from outlast.faults import point
 from outlast.store.sqlite import schema
-from outlast.store.sqlite.connection import extended_code, full, is_full, require_safe_sqlite, translated
+from outlast.store.sqlite.connection import (
+    extended_code,
+    full,
+    is_full,
+    refused_write,
+    require_safe_sqlite,
+    translated,
+)
 from outlast.store.sqlite.layout import Layout, make_private_folder, open_side_file, prepare, unwritable
 from outlast.store.sqlite.operations import Operation, PutSnapshot, RefusedLateError, outcome_of
 from outlast.store.sqlite.transaction import Cache, Effects, Transaction, tips
@@ -267,6 +275,8 @@ class Engine:
             return error.refusal
         database = self._settings.layout.database
         if isinstance(error, apsw.Error):
+            if refused_write(error, self._connection) == errno.EFBIG:
+                return unwritable(database, OSError(errno.EFBIG, os.strerror(errno.EFBIG)))
             if is_full(error, self._connection) and not isinstance(error, apsw.ReadOnlyError):
                 return full(database, str(error))
             return translated(error, database)

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from outlast.errors import PlatformError, StoreAccessError, StoreFullError, UsageError, in_words
+from outlast.errors import (
+    PlatformError,
+    StoreAccessError,
+    StoreFullError,
+    StoreLimitError,
+    UsageError,
+    in_words,
+)
 
 NETWORK_FILESYSTEMS = frozenset(
     {
@@ -141,7 +148,7 @@ def open_side_file(path: Path, *, write: bool = True) -> int:
     return os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 """Numbers of the system's errors of which StoreFullError tells."""
 
 
@@ -149,6 +156,8 @@ def unwritable(path: Path, error: OSError, what: str = "store") -> StoreFullErro
     """The error for a store, or another thing, whose folder takes no writes."""
     said, advice = in_words(error)
     message = f"the {what} {path} cannot be written: {said}"
+    if error.errno == errno.EFBIG:
+        return StoreLimitError(message, hint=advice or "its filesystem holds no file that large")
     if error.errno in NO_SPACE:
         space = "free some space, or name a folder that has some with OUTLAST_STATE_DIR or OUTLAST_STORE"
         return StoreFullError(message, hint=space if error.errno != errno.EROFS else advice)
