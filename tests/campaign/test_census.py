@@ -76,6 +76,7 @@ WITHOUT: dict[str, tuple[str, str]] = {
         "after the rename, between two points: a kill finds the new name",
     ),
     "store/sqlite/blobs.py:Blobs._write": ("draft.unlink", "takes back a draft that nobody was told of"),
+    "turns/running.py:BodyLock.release": ("self._path.unlink", "what is left of it is locked by nobody"),
     "turns/claims.py:_write": ("os.pwrite, os.fsync", "one that was cut off is read as none"),
 }
 """Function -> its steps without a point, and why they need none of their own."""

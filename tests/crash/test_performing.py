@@ -4,7 +4,8 @@ one whose session failed."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from outlast.records.effects import EffectDispatched, EffectOutcome, EffectSettl
 from outlast.records.types import TurnAttemptStarted
 from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
+from outlast.turns import performing
+from outlast.turns.running import BodyLock
 
 PROMPT = "[[session:own]][[say:finished]]"
 
@@ -43,11 +46,15 @@ class World:
         return self.found
 
 
+def an_agent(path: Path) -> Command:
+    return Command(command(SCRIPTED, "--effects", str(path / "effects")))
+
+
 @asynccontextmanager
 async def owner(
     path: Path, effects: Sequence[outlast.TurnEffect], agent: Any = None
 ) -> AsyncIterator[outlast.Session]:
-    agents = {"a": agent or Command(command(SCRIPTED, "--effects", str(path / "effects")))}
+    agents = {"a": agent or an_agent(path)}
     url = sqlite_url(path / "x.db")
     async with outlast.Runtime(url, agents=agents, effects=effects) as runtime, asyncio.timeout(30):
         session = runtime.session("s", workspace=path)
@@ -233,3 +240,90 @@ async def test_settling_what_does_not_wait_is_refused(tmp_path: Path) -> None:
             await session.settle("push", done=True)
     with pytest.raises(UsageError):
         outlast.Runtime(effects=[outlast.TurnEffect("a", "settle", print)] * 2)
+
+
+# --- a body that its owner has left behind ----------------------------------------------------------
+
+
+class Slow(World):
+    """A body that begins, and does what it is to do once the test lets it; its check looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+        self.done: list[int] = []
+
+    def body(self, context: outlast.EffectContext) -> Any:
+        self.given.append(context)
+        self.begun.set()
+        if context.body == 1:
+            self.goes_on.wait(30)
+        self.done.append(context.body)
+
+    def check(self, context: outlast.EffectContext) -> EffectOutcome:
+        return "done" if self.done else "absent"
+
+    @property
+    def effect(self) -> outlast.TurnEffect:
+        return outlast.TurnEffect("push", "write_back", self.body, self.check)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    monkeypatch.setattr(performing, "LEAVE", 0.0)
+    monkeypatch.setattr(performing, "NAP", 0.0)
+    made = Slow()
+    yield made
+    made.goes_on.set()
+
+
+async def left_behind(path: Path, slow: Slow) -> None:
+    """Its owner has left, and the body goes on."""
+    async with outlast.Runtime(
+        sqlite_url(path / "x.db"), agents={"a": an_agent(path)}, effects=[slow.effect]
+    ) as runtime:
+        await runtime.session("s", workspace=path).send(PROMPT, agent="a", key="t")
+        await asyncio.to_thread(slow.begun.wait, 30)
+
+
+async def goes_on(path: Path, slow: Slow) -> outlast.Outcome:
+    """What the next owner makes of it."""
+    async with outlast.Runtime(
+        sqlite_url(path / "x.db"), agents={"a": an_agent(path)}, effects=[slow.effect]
+    ) as runtime:
+        await runtime.restore("s")
+        (outcome,) = [each async for each in runtime.session("s").drain()]
+        return outcome
+
+
+async def test_effect_once_absent_is_not_believed_while_its_body_goes_on(
+    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next owner waits for it, and then finds it done."""
+    await left_behind(tmp_path, slow)
+    taken, waited = performing._taken, list[bool]()
+
+    def looks(lock: BodyLock) -> bool:
+        if not taken(lock):
+            waited.append(True)
+            slow.goes_on.set()
+            return False
+        return True
+
+    monkeypatch.setattr(performing, "_taken", looks)
+    outcome = await goes_on(tmp_path, slow)
+    assert outcome.outcome == "done", outcome
+    assert waited
+    assert slow.done == [1]
+
+
+async def test_effect_once_a_body_that_never_ends_is_unknown(
+    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(performing, "LEFT_RUNNING", 0.0)
+    await left_behind(tmp_path, slow)
+    outcome = await goes_on(tmp_path, slow)
+    slow.goes_on.set()
+    assert outcome.outcome == "parked", outcome
+    assert "whether push was done is not known" in (outcome.reason or "")
+    assert len(slow.given) == 1

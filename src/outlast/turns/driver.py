@@ -368,6 +368,7 @@ class LoopDriver:
             turn=turn,
             effects=self.effects,
             workspace=self.hosting.workspace,
+            locks=self.hosting.folders.parent / "effects",
             stop=lambda: self.stopping(turn),
             wake=self._wake,
             visits=self.visits,

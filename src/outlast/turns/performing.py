@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from outlast.agents.contract import Failure, TurnEnded
+from outlast.clock import monotonic
 from outlast.errors import EffectRefusedError
 from outlast.faults import point
 from outlast.journal import Journal
@@ -30,10 +31,14 @@ from outlast.turns.effects import (
     next_step,
 )
 from outlast.turns.report import report
+from outlast.turns.running import BodyLock, begin
 from outlast.turns.terminal import Ending, Stop
 
 LEAVE = 5.0
 """Seconds for a body to end once its turn is stopped."""
+LEFT_RUNNING = 60.0
+"""Seconds for a body to end that an earlier owner has left behind."""
+NAP = 0.2
 
 
 @dataclass(slots=True)
@@ -45,6 +50,8 @@ class Performing:
     turn: str
     effects: Effects
     workspace: str
+    locks: Path
+    """Where the locks of the bodies that run are."""
     stop: Callable[[], Stop | None]
     wake: asyncio.Event
     visits: bool = False
@@ -100,10 +107,25 @@ class Performing:
 
     async def _begin(self, effect: Effect) -> None:
         given = await self._context(effect, effect.bodies + 1)
+        lock = await self._alone(effect)
+        if lock is None:
+            if self.stop() is None:
+                await self._settle(effect, "unknown", "run", reason="its last body goes on, left behind")
+            return
+        try:
+            await self._dispatch(effect)
+        except BaseException:
+            lock.release()
+            raise
+        await self._run_body(effect, given, lock)
+
+    async def _dispatch(self, effect: Effect) -> None:
         dispatched = EffectDispatched(effect=effect.effect, body=effect.bodies + 1)
         await patience.append(self.journal, [self._draft(dispatched)], at="turn.effect.dispatch")
+
+    async def _run_body(self, effect: Effect, given: EffectContext, lock: BodyLock) -> None:
         try:
-            result = await self._called(self.effects[effect.name].run, given)
+            result = await self._called(self.effects[effect.name].run, given, lock)
             point("turn.effect.ran")
         except EffectRefusedError as refused:
             await self._settle(effect, "absent", "run", reason=refused.message)
@@ -123,14 +145,42 @@ class Performing:
         if "never" in (effect.replay, today.rule):
             await self._settle(effect, "unknown", "run", reason=told)
 
+    async def _alone(self, effect: Effect) -> BodyLock | None:
+        """The lock of its bodies, once no other runs; None where one goes on for too long, or the turn is to
+        end. Raises LeaseLostError."""
+        lock, until = BodyLock(self.locks, effect.effect), monotonic() + LEFT_RUNNING
+        while not _taken(lock):
+            if self.stop() is not None or monotonic() >= until:
+                return None  # A lock that cannot be had proves nothing.
+            woken = asyncio.create_task(self.wake.wait())
+            try:
+                await asyncio.wait((woken,), timeout=NAP)
+            finally:
+                woken.cancel()
+            self.wake.clear()
+            self.journal.raise_if_lost()
+        return lock
+
     async def _check(self, effect: Effect) -> None:
+        lock = await self._alone(effect)
+        try:
+            if lock is not None or self.stop() is None:
+                await self._asked(effect, alone=lock is not None)
+        finally:
+            if lock is not None:
+                lock.release()
+
+    async def _asked(self, effect: Effect, *, alone: bool) -> None:
+        """`alone`: no body of it runs any more, so that what is absent stays so."""
         asked = self.effects[effect.name].check
         assert asked is not None
         outcome: EffectOutcome = "unknown"
         reason = "its check could not tell"
         try:
             found = await self._called(asked, await self._context(effect, effect.bodies))
-            if found in get_args(EffectOutcome):
+            if found == "absent" and not alone:
+                reason = "it has not happened yet, and its last body goes on, left behind"
+            elif found in get_args(EffectOutcome):
                 outcome, reason = found, "" if found != "unknown" else reason
             else:
                 reason = f"its check said {found!r:.100}, which is no outcome"
@@ -173,10 +223,12 @@ class Performing:
             results=results,
         )
 
-    async def _called(self, function: Callable[[EffectContext], Any], given: EffectContext) -> Any:
+    async def _called(
+        self, function: Callable[[EffectContext], Any], given: EffectContext, lock: BodyLock | None = None
+    ) -> Any:
         """What `function` gives. Raises what it raises, and _Stopped once a person wants the turn ended or
         this process is the owner no more: then it is cancelled, and left alone where it takes no notice."""
-        task = asyncio.create_task(_result(function, given), name=f"effect {given.name}")
+        task = begin(function, given, lock)
         lost = asyncio.create_task(self.journal.lost.wait())
         try:
             while not task.done():
@@ -210,11 +262,12 @@ class _Stopped(Exception):  # noqa: N818 - becomes an outcome
     """The turn is to end while a body runs."""
 
 
-async def _result(function: Callable[[EffectContext], Any], given: EffectContext) -> Any:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-        return await function(given)
-    found = await asyncio.to_thread(function, given)
-    return await found if isinstance(found, Awaitable) else found
+def _taken(lock: BodyLock) -> bool:
+    try:
+        return lock.take()
+    except OSError as error:
+        report("the lock of an effect cannot be used", error)
+        return False
 
 
 def _kept(result: Any) -> tuple[str | None, str]:
