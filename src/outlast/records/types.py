@@ -338,6 +338,10 @@ class PlannedRetry(Part, frozen=True, kw_only=True):
     of: int
     wait: float
     not_before: str
+    boot_id: str = ""
+    """Of the boot in which it was planned; empty where the system tells none."""
+    due: int = 0
+    """In that boot the time for it, in nanoseconds of a clock that nobody can set."""
 
 
 class Receipt(Part, frozen=True, kw_only=True):

@@ -340,4 +340,5 @@ def _delay(turn: TurnSummary, record: Record) -> Delay | None:
     if turn.receipt is None or planned is None:
         return None
     error, until = turn.receipt.error, record.at + int(planned.wait * 1_000_000)
-    return Delay(until, planned.wait, planned.retry, planned.of, error.code, error.message)
+    about = (planned.wait, planned.retry, planned.of, error.code, error.message)
+    return Delay(until, *about, planned.boot_id, planned.due)

@@ -47,6 +47,9 @@ class Delay(msgspec.Struct, frozen=True):
     code: str
     message: str
     """What it failed of, its beginning."""
+    boot_id: str = ""
+    due: int = 0
+    """As in PlannedRetry."""
 
 
 class Queued(msgspec.Struct, frozen=True):

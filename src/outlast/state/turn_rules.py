@@ -274,7 +274,8 @@ def _delay(state: State, record: Record, closed: Closed) -> Delay:
     if planned is None or closed.outcome != "failed" or closed.seq != record.seq - 1:
         refuse(state, record, f"no receipt has planned this retry of turn {closed.turn}")
     until = record.at + int(planned.wait * 1_000_000)
-    return Delay(until, planned.wait, planned.retry, planned.of, closed.reason, closed.message)
+    about = (planned.wait, planned.retry, planned.of, closed.reason, closed.message)
+    return Delay(until, *about, planned.boot_id, planned.due)
 
 
 def _retries(closed: Closed, body: t.TurnRetried, delay: Delay | None) -> int:

@@ -17,10 +17,11 @@ from outlast.agents.contract import (
     Agent,
     Failure,
 )
-from outlast.clock import now
+from outlast.clock import boottime, now
 from outlast.errors import in_words
 from outlast.journal import Journal, Proposal
 from outlast.keep import AttachRefusedError, BelowFloorError, KeepError, ShimGoneError, ShimSilentError
+from outlast.keep.proc import boot_id
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     TurnAttached,
@@ -43,7 +44,7 @@ from outlast.turns.provider import ProviderSession
 from outlast.turns.reading import Show, read_on, to_nobody
 from outlast.turns.recovery import next_session
 from outlast.turns.report import report
-from outlast.turns.retrying import Judging
+from outlast.turns.retrying import Boot, Judging
 from outlast.turns.steering import Given, Steering, unfit
 from outlast.turns.telling import given_to
 from outlast.turns.terminal import Ending, Stop, close, host_done
@@ -422,7 +423,7 @@ class LoopDriver:
             return
 
         def terminal(state: State) -> Proposal:
-            judging = Judging(now(), self.agent.retry_attempts)
+            judging = Judging(now(), self.agent.retry_attempts, Boot(boot_id(), boottime()))
             closing = close(state, turn, replace(ending, judging=judging), self.agent.after_failure)
             told = lost.with_loss(state, turn, closing, self.agent.on_lost)
             return Proposal(told.drafts + folded, told.settle)

@@ -24,11 +24,20 @@ MESSAGE_SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True)
+class Boot:
+    """What a clock says that nobody can set: `time` is in nanoseconds, comparable within the boot `id`."""
+
+    id: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class Judging:
     """What a failure is judged by, beside the journal. `attempts`: the agent's limit of retries in a row."""
 
     now: Micros
     attempts: int = RETRY_ATTEMPTS
+    boot: Boot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +68,25 @@ def judged(session: str, turn: OpenTurn, failure: Failure, judging: Judging) -> 
         return Parked(_too_long(asked, policy, judging.now))
     wait = policy.wait(retry, asked, chance_of(session, turn.turn, turn.attempts))
     until = isoformat(judging.now + int(wait * 1_000_000))
-    return PlannedRetry(mode=mode, retry=retry, of=most, wait=wait, not_before=until)
+    boot = judging.boot
+    return PlannedRetry(
+        mode=mode,
+        retry=retry,
+        of=most,
+        wait=wait,
+        not_before=until,
+        boot_id=boot.id if boot else "",
+        due=boot.time + int(wait * 1e9) if boot else 0,
+    )
 
 
-def left_of(delay: Delay, now: Micros) -> float:
-    """Seconds that are still to be waited by an owner that comes to the turn now. Its clock may be another
-    than that of who planned it, or have been set: it never waits for longer than was planned."""
-    return min(max(0.0, (delay.until - now) / 1_000_000), delay.wait)
+def left_of(delay: Delay, now: Micros, boot: Boot) -> float:
+    """Seconds that are still to be waited by an owner that comes to the turn now. In the boot in which it was
+    planned the clock counts that nobody can set. After it, or elsewhere, only the wall clock is left,
+    which may have been set: the owner never waits for longer than was planned."""
+    same = delay.boot_id != "" and delay.boot_id == boot.id
+    left = (delay.due - boot.time) / 1e9 if same else (delay.until - now) / 1_000_000
+    return min(max(0.0, left), delay.wait)
 
 
 def _mode(turn: OpenTurn, failure: Failure) -> Literal["again", "continue"] | None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from outlast.clock import boottime, now
 from outlast.journal import Journal
+from outlast.keep.proc import boot_id
 from outlast.state.model import Delay
-from outlast.turns.retrying import left_of
+from outlast.turns.retrying import Boot, left_of
 
 LOOK_AGAIN = 30.0
 """Seconds after which it is looked how late it is: a machine that slept has not counted them."""
@@ -39,7 +40,8 @@ class Wait:
         delay = self._delay
         if delay is None:
             return True
-        begun, left, parked = boottime(), left_of(delay, now()), self.idle_park is None
+        begun, parked = boottime(), self.idle_park is None
+        left = left_of(delay, now(), Boot(boot_id(), begun))
         while self._delay is not None and not self.stopped():
             waited = (boottime() - begun) / 1e9
             if waited >= left:

@@ -74,6 +74,14 @@ FOLDS = {
         "4": "0d1d1e3907b0379e",
         "5": "f4d142fece9b2770",
     },
+    8: {
+        "shape": "0ec7f80e348e6255",
+        "1": "6d1f1ce2b9bb30d6",
+        "2": "84616d1e81c25801",
+        "3": "9d880a0e62708dff",
+        "4": "5312208faaaa1e32",
+        "5": "f4d142fece9b2770",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

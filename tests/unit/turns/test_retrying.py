@@ -15,7 +15,7 @@ from outlast.state.delays import delay_json, delayed
 from outlast.state.model import Delay, OpenTurn, State
 from outlast.testing.journals import JournalBuilder
 from outlast.turns.budget import ATTEMPTS_TOTAL
-from outlast.turns.retrying import Judging, Parked, in_words, judged, left_of
+from outlast.turns.retrying import Boot, Judging, Parked, in_words, judged, left_of
 from outlast.turns.terminal import AfterFailure, Ending, Stop, close
 
 NOW = Micros(1_790_000_000_000_000)
@@ -207,7 +207,18 @@ DELAY = Delay(until=NOW + 60_000_000, wait=60.0, retry=1, of=8, code="rate_limit
 )
 def test_clock_jump_in_a_wait(jumped: int, left: float) -> None:
     """A clock that was set never makes a later owner wait for longer than was planned."""
-    assert left_of(DELAY, Micros(NOW + jumped)) == left
+    assert left_of(DELAY, Micros(NOW + jumped), Boot("b", 0)) == left
+
+
+@pytest.mark.parametrize("passed", [0, 45, 60, 90])
+@pytest.mark.parametrize("jumped", [HOUR, -HOUR])
+def test_clock_jump_in_the_boot_of_the_plan_changes_nothing(jumped: int, passed: int) -> None:
+    boot = Boot("b", 7_000_000_000)
+    plan = verdict(LIMITED, judging=Judging(NOW, boot=boot))
+    assert isinstance(plan, t.PlannedRetry)
+    delay = Delay(NOW, plan.wait, 1, 8, "rate_limited", "slow down", plan.boot_id, plan.due)
+    later = Boot("b", boot.time + passed * 1_000_000_000)
+    assert left_of(delay, Micros(NOW + jumped), later) == pytest.approx(max(0.0, plan.wait - passed))
 
 
 # --- the records ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from outlast.clock import Micros
 from outlast.state.model import Delay
@@ -24,6 +25,7 @@ class Clocks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.boot = 5.0
+        self.boot_id = "another"
         self.wall = UNTIL - 60_000_000
         self.sleeps: list[float] = []
         self.then: Callable[[], None] = lambda: None
@@ -31,6 +33,7 @@ class Clocks:
         self.stopped = False
         self.parked = 0
         monkeypatch.setattr(waiting, "boottime", lambda: int(self.boot * 1e9))
+        monkeypatch.setattr(waiting, "boot_id", lambda: self.boot_id)
         monkeypatch.setattr(waiting, "now", lambda: Micros(self.wall))
         monkeypatch.setattr(Wait, "_woken", self._woken)
 
@@ -85,6 +88,23 @@ def test_a_clock_that_was_set_back_before_costs_the_wait_once_more(clocks: Clock
     clocks.wall -= HOUR
     assert clocks.over()
     assert clocks.waited == 60.0
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+def test_clock_jump_before_a_later_owner_changes_nothing_in_the_same_boot(clocks: Clocks, jump: int) -> None:
+    clocks.open.delay = replace(DELAY, boot_id="this", due=int(65e9))
+    clocks.boot_id = "this"
+    clocks.boot += 20.0
+    clocks.wall += jump
+    assert clocks.over()
+    assert clocks.waited == 40.0
+
+
+def test_after_a_reboot_the_wall_clock_is_all_there_is(clocks: Clocks) -> None:
+    clocks.open.delay = replace(DELAY, boot_id="this", due=int(65e9))
+    clocks.wall += 45_000_000
+    assert clocks.over()
+    assert clocks.waited == 15.0
 
 
 def test_a_sleep_of_the_machine_counts(clocks: Clocks) -> None:
