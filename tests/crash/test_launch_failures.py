@@ -71,6 +71,7 @@ async def test_an_adapter_that_cannot_launch_fails_the_turn_and_not_its_owner(
 async def test_a_workspace_that_is_gone_is_told_with_what_to_do(tmp_path: Path, when: str) -> None:
     async with owner(tmp_path, Command if when == "before" else FolderGoes) as session:
         if when == "before":
+            assert (await (await session.send("hi", agent="a")).result()).outcome == "done"
             (tmp_path / "work").rmdir()
         turn = await (await session.send("hello", agent="a")).result()
         assert turn.outcome == "failed"

@@ -16,6 +16,7 @@ from outlast.cli.output import Screen, visible
 from outlast.cli.shapes import AcceptedLine, WayBackLine
 from outlast.cli.text import LiveText, Takeovers, failure_lines, first_line, pieces_of, receipt_line
 from outlast.journal import read_records
+from outlast.errors import naming
 from outlast.records.envelope import Record
 from outlast.records.public import public_line
 from outlast.records.types import (
@@ -246,7 +247,7 @@ class TextPresenter:
                 channel.write("\n")
 
     def _note(self, text: str, *, dim: bool = False) -> None:
-        shown = visible(text)
+        shown = visible(naming(text, self._session))
         self._screen.note(self._screen.err.dim(shown) if dim else shown)
 
 

@@ -23,6 +23,7 @@ from outlast.cli.text import (
     takeover_line,
 )
 from outlast.cli.times import clock_time, local_time
+from outlast.errors import naming
 
 if TYPE_CHECKING:
     from outlast.config import Config
@@ -133,7 +134,7 @@ def _turns(view: View) -> Iterator[str]:
 def _why(view: View, turn: TurnSummary, *, newest: bool) -> Iterator[str]:
     """Why a turn did not end as done; of the newest one also what there is to read and to do."""
     if turn.outcome == "failed" and turn.receipt is not None:
-        yield f"       {receipt_line(turn.receipt)}"
+        yield f"       {naming(receipt_line(turn.receipt), view.row.entry.session)}"
         if newest:
             words = [] if turn.attempt is None else last_words(turn.attempt)
             yield from (f"     {line}" for line in failure_lines(turn.receipt, view.row.entry.session, words))

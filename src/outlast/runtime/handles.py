@@ -28,6 +28,7 @@ from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.choosing import find_effect
 from outlast.runtime.commands import reopening, retryable
 from outlast.runtime.draining import drained
+from outlast.runtime.home import require_folder
 from outlast.runtime.opening import first_entry
 from outlast.runtime.outcome import Outcome
 from outlast.runtime.view import Gate, View, build_view, gate_of
@@ -127,8 +128,8 @@ class Session:
 
         `key` makes it idempotent: the same key and content again is the same turn. `title` and `labels` are a
         new session's. Raises RequestCollisionError for the same key with another content, InputError for text
-        that cannot be stored faithfully, UsageError for another agent than the session's and for arguments of
-        the wrong kind, StoreError if it was not stored.
+        that cannot be stored faithfully, UsageError for another agent than the session's, for arguments of
+        the wrong kind and for a workspace that is not there, StoreError if it was not stored.
         """
         blocks = arguments.blocks(content)
         agent, title = given(words, agent, "agent"), given(text, title, "title")
@@ -140,6 +141,8 @@ class Session:
         after = (await self._backing.store.tip(self.id)).seq
         if not await self._exists(agent):
             name, workspace = self._backing.opening(agent, self._workspace)
+            if self._backing.store.scope != "cluster":  # else it may be a folder of another machine
+                require_folder(workspace)
             opening = Opening(
                 agent=name,
                 workspace=workspace,

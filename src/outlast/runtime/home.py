@@ -61,6 +61,12 @@ def absolute(workspace: str | Path | None) -> str | None:
     return str(storable(path if path.is_absolute() else Path(here(), path), "the workspace", _OTHER))
 
 
+def require_folder(workspace: str) -> None:
+    """Raises UsageError where no agent could work: it would fail there, later and less clearly."""
+    if not os.path.isdir(workspace):  # noqa: PTH112 - a string is what is stored
+        raise UsageError(f"there is no folder {workspace}", hint="make it, or name another workspace")
+
+
 def here() -> str:
     """The current folder. Raises UsageError where it was deleted, InputError as `absolute`."""
     try:

@@ -51,7 +51,7 @@ class LaunchFailure(Exception):  # noqa: N818 - becomes a receipt
 
 def no_folder(path: str) -> str:
     """That the agent has no folder to run in, and what to do."""
-    return f"the workspace {path} is not there or cannot be entered: put it back, and try it again"
+    return f"the workspace {path} is not there or cannot be entered: put it back, then `outlast retry`"
 
 
 def not_executed(error: LaunchFailedError, cwd: str) -> LaunchFailure:

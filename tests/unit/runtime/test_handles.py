@@ -83,6 +83,19 @@ async def test_a_current_folder_that_was_deleted_is_named(
         assert await client.store.pending("s") == []
 
 
+async def test_a_session_is_not_begun_in_a_folder_that_is_not_there(url: str, tmp_path: Path) -> None:
+    """Its turn would fail there, later."""
+    async with outlast.connect(url) as client:
+        session = client.session("s", workspace=tmp_path / "later")
+        with pytest.raises(UsageError, match=f"there is no folder {tmp_path / 'later'}"):
+            await session.send("hi", agent="a")
+        assert await client.store.pending("s") == []
+        (tmp_path / "later").mkdir()
+        await session.send("hi", agent="a")
+        (tmp_path / "later").rmdir()
+        await session.send("it has begun by now", agent="a")
+
+
 async def test_an_input_is_admitted_without_a_count_of_what_waits(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
