@@ -52,7 +52,7 @@ def test_with_debug_its_traceback_is_shown(shell: Shell) -> None:
     [
         (("repair", "s"), "outlast.restore.repair.repair"),
         (("repair", "--database"), "outlast.restore.repair.relist"),
-        (("verify", "s"), "outlast.journal.integrity.verify"),
+        (("verify", "s"), "outlast.restore.repair.look"),
         (("doctor",), "outlast.journal.integrity.verify"),
         (("bench",), "outlast.cli.measuring.measure"),
     ],

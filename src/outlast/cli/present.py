@@ -15,8 +15,8 @@ from outlast.cli.last_words import last_words
 from outlast.cli.output import Screen, visible
 from outlast.cli.shapes import AcceptedLine, WayBackLine
 from outlast.cli.text import LiveText, Takeovers, failure_lines, first_line, pieces_of, receipt_line
-from outlast.journal import read_records
 from outlast.errors import naming
+from outlast.journal import read_records
 from outlast.records.envelope import Record
 from outlast.records.public import public_line
 from outlast.records.types import (
