@@ -25,6 +25,14 @@ class Transcript:
         return not self.damage and not self.loose and key not in self.keys
 
 
+@dataclass(frozen=True, slots=True)
+class SentPrompt:
+    """A prompt that was, or may have been, given in one of the first `attempts` attempts of its turn."""
+
+    request_id: str
+    attempts: int
+
+
 @runtime_checkable
 class ReadsTranscript(Protocol):
     """An adapter whose program's transcript can be read. Such a program stores a prompt before it calls the
@@ -33,6 +41,18 @@ class ReadsTranscript(Protocol):
     def read_transcript(self, provider_session: str, environ: Mapping[str, str]) -> Transcript | None:
         """The transcript, None where there is none or it can't be read. `environ` is the runtime's
         environment. Reads the whole file: not for an event loop."""
+        ...
+
+
+@runtime_checkable
+class HoldsPrompts(Protocol):
+    """An adapter that can look whether its program's transcript holds a prompt: what the program goes on
+    from, whatever the journal knows of it."""
+
+    def holds_prompt(
+        self, prompt: SentPrompt, provider_session: str, workspace: str, environ: Mapping[str, str]
+    ) -> bool | None:
+        """None where that can't be told. Reads the whole file: not for an event loop. Raises OSError."""
         ...
 
 

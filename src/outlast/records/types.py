@@ -255,6 +255,8 @@ class InputReserved(Body, frozen=True, kw_only=True):
     seq: int
     key: str
     digest: str
+    continues: bool = False
+    """It does not carry the input itself: the agent's session was given that before."""
 
 
 class TurnAttached(Body, frozen=True, kw_only=True):

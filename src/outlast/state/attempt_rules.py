@@ -43,7 +43,7 @@ def _input_reserved(state: State, record: Record, body: t.InputReserved) -> None
         turn.given += 1
         turn.since_progress += 1
         loop.inputs += 1
-    if not loop.goes_on(turn):
+    if not body.continues:
         turn.asked = record.seq
     turn.reserved = body
     turn.reserved_seq = record.seq

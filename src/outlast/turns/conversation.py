@@ -69,6 +69,8 @@ class Conversation:
     content: Given
     notice: str
     """See `Prompt.notice`."""
+    continues: bool
+    """See `Prompt.continues`."""
     host: AgentHost
     merger: Merger
     policy: GatePolicy
@@ -273,7 +275,7 @@ class Conversation:
                 attempt=open_turn.attempts,
                 request_id=self.turn,
                 content=self.content,
-                continues=loop.goes_on(open_turn),
+                continues=self.continues,
                 notice=self.notice,
             ),
             steer=steer,
@@ -335,7 +337,8 @@ class Conversation:
                 self._failure, self._stdin_open = refused.failure, False
                 return False
             key, digest = item.carries, input_digest(item.line)
-            named = InputReserved(generation=generation, seq=seq, key=key, digest=digest)
+            continues = self.continues and key == self.turn
+            named = InputReserved(generation=generation, seq=seq, key=key, digest=digest, continues=continues)
 
         def wanted(state: State) -> bool:
             return key in (None, self.turn) or key in state.queue

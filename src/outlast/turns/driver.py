@@ -35,6 +35,7 @@ from outlast.turns.cut_calls import notice_of
 from outlast.turns.deciding import GatePolicy
 from outlast.turns.effects import Effects
 from outlast.turns.follower import SpoolLost
+from outlast.turns.going_on import goes_on
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
@@ -328,7 +329,8 @@ class LoopDriver:
 
     async def _converse(self, turn: str, content: Given, host: AgentHost) -> None:
         record = self.journal.state.loops[self.loop]
-        given = await given_to(self.journal, self._open(turn), content)
+        continues = await goes_on(self.journal.state, turn, self.agent, self.hosting)
+        given = await given_to(self.journal, self._open(turn), content, continues=continues)
         notice = await notice_of(self.journal, self.agent, record, self.hosting)
         conversation = Conversation(
             journal=self.journal,
@@ -337,6 +339,7 @@ class LoopDriver:
             turn=turn,
             content=given.content,
             notice=given.notice or notice,
+            continues=continues,
             host=host,
             merger=self._merger(turn),
             between_calls=self._provider.capture_partly,

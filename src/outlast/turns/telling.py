@@ -52,27 +52,29 @@ class Told:
     notice: str = ""
 
 
-async def given_to(journal: Journal, turn: OpenTurn, content: Given) -> Told:
+async def given_to(journal: Journal, turn: OpenTurn, content: Given, *, continues: bool = False) -> Told:
     """The turn's prompt; where the agent's session lacks something, it begins with a record of that. The same
-    for every owner of the turn."""
+    for every owner of the turn. `continues`: the agent is asked to go on with it."""
     loop = journal.state.loops[turn.loop]
     after = {"reseed": 0, "fresh": None}.get(loop.decided or "", loop.untold)
-    again = turn.mode == "continue" and not loop.goes_on(turn)
+    again = turn.mode == "continue" and not continues
     if (after is None and not again) or isinstance(content, InputLost):
         return Told(content)
-    told = await record_of(journal, loop, turn, after)
+    told = await record_of(journal, loop, turn, after, again=again)
     if not told:
         return Told(content)
     # Who is asked to go on is not given the content, but is told the rest.
-    return Told((Content(text=told), *content), told if loop.goes_on(turn) else "")
+    return Told((Content(text=told), *content), told if continues else "")
 
 
-async def record_of(journal: Journal, loop: Loop, turn: OpenTurn, after: int | None) -> str:
+async def record_of(
+    journal: Journal, loop: Loop, turn: OpenTurn, after: int | None, *, again: bool = False
+) -> str:
     """What happened in the turns that were worked on after record `after` (None: no other ones are told) and
-    before this opening of `turn`, and in `turn` itself where it is to be gone on with by a session that has
-    not had its input; empty where nothing did."""
+    before this opening of `turn`, and in `turn` itself where it is to be gone on with and its input given
+    `again`; empty where nothing did."""
     history, turns, before = History(), set[str](), ""
-    if turn.mode == "continue" and not loop.goes_on(turn):
+    if again:
         turns.add(turn.turn)
     async for record in journal.read():
         if record.seq >= turn.seq:

@@ -14,7 +14,7 @@ from tests.agents.codex.test_real_retries import LIMITED, PROMPT, prompts, refus
 from tests.support.processes import PATIENCE, until
 
 from outlast.records.agent_state import AgentSessionDecided, AgentStateRestored
-from outlast.records.types import AgentSessionChanged, CallObserved, TurnDone
+from outlast.records.types import AgentSessionChanged, CallObserved, InputReserved, TurnDone, TurnInterrupted
 from outlast.testing.scripted_model import Conversation, Reply
 
 pytestmark = pytest.mark.real_agent
@@ -57,6 +57,24 @@ def test_a_prompt_that_ran_is_not_given_again_because_its_rollout_was_rolled_bac
     assert b"turn two: interrupt" in place.call("plan", "job").stdout
     assert place.resume().outcomes == ["interrupted"]
     assert place.lines("begun") == 1
+
+
+def test_a_thread_that_lacks_the_prompt_is_given_it_where_the_turn_is_to_go_on(place: CodexPlace) -> None:
+    """By `on_interrupt`, after its rollout was rolled back: it is told what the turn had done."""
+    setting = '[agents.codex]\non_interrupt = "continue"\n'
+    place.config.write_text(place.config.read_text("utf-8").replace("[agents.codex]\n", setting), "utf-8")
+    assert place.run("first").wait().status == 0
+    (rollout,) = place.rollouts
+    before = rollout.read_bytes()
+    killed_after_a_call(place, "work", key="two")
+    rollout.write_bytes(before)
+    assert place.resume().outcomes == ["done"]
+    assert place.journal("job").bodies(TurnInterrupted, "two")
+    assert not place.journal("job").bodies(InputReserved, "two")[-1].continues
+    first, said = [item.text for item in place.told().of_kind("user")]
+    assert first == "first"
+    assert "Your call of command (completed)" in said
+    assert said.endswith(f"\nwork {ONCE}")
 
 
 def test_a_prompt_that_the_model_was_told_of_is_not_given_again_either(place: CodexPlace) -> None:

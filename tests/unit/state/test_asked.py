@@ -70,7 +70,10 @@ def test_an_agent_that_says_its_session_after_it_was_given_the_input_has_it_ther
 
 def test_one_that_was_asked_to_go_on_and_did_so_in_another_session_has_not() -> None:
     journal = (
-        cut_off().attempt("a", 2, "h").reserve("a", generation="h").add(said("two", "reseeded"), turn="a")
+        cut_off()
+        .attempt("a", 2, "h")
+        .reserve("a", generation="h", continues=True)
+        .add(said("two", "reseeded"), turn="a")
     )
     journal.interrupt("a").add(CONTINUE, turn="a")
     assert not goes_on(journal.attempt("a", 3, "i").state())
@@ -84,9 +87,15 @@ def test_an_input_that_was_returned_was_not_given() -> None:
     )
     journal.add(back, turn="a").start("a").attempt("a", 2, "i")
     assert not goes_on(journal.state())
-    kept = cut_off().attempt("a", 2, "h").reserve("a", generation="h").add(back, turn="a").start("a")
+    kept = (
+        cut_off()
+        .attempt("a", 2, "h")
+        .reserve("a", generation="h", continues=True)
+        .add(back, turn="a")
+        .start("a")
+    )
     assert goes_on(kept.attempt("a", 2, "i").state())
-    lost = cut_off().attempt("a", 2, "h").reserve("a", generation="h").add(back, turn="a")
+    lost = cut_off().attempt("a", 2, "h").reserve("a", generation="h", continues=True).add(back, turn="a")
     assert not goes_on(lost.add(said("two", "reseeded")).start("a").attempt("a", 2, "i").state())
 
 

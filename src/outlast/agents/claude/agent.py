@@ -11,12 +11,14 @@ from typing import Literal
 from outlast.agents.claude import keeping
 from outlast.agents.claude.binary import find_claude, version_of
 from outlast.agents.claude.fold import ClaudeFold
+from outlast.agents.claude.requests import prompt_key
 from outlast.agents.claude.transcript import claude_home, find_transcript, unmentioned
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.agents.retry import RETRY_ATTEMPTS
 from outlast.agents.settings import check_settings
+from outlast.agents.transcript import SentPrompt
 from outlast.errors import AgentError
 
 ADAPTER_VERSION = "1"
@@ -125,6 +127,19 @@ class Claude:
         """Of these calls those that the session's transcript does not mention: no model is told of them."""
         path = find_transcript(claude_home(self._environment(environ)), workspace, provider_session)
         return frozenset(calls) if path is None else unmentioned(path, calls)
+
+    def holds_prompt(
+        self, prompt: SentPrompt, provider_session: str, workspace: str, environ: Mapping[str, str]
+    ) -> bool | None:
+        """Whether the session's transcript holds the prompt, by the uuid of any attempt."""
+        path = find_transcript(claude_home(self._environment(environ)), workspace, provider_session)
+        if path is None:
+            return None
+        keys = [
+            prompt_key(provider_session, prompt.request_id, attempt)
+            for attempt in range(1, prompt.attempts + 1)
+        ]
+        return len(unmentioned(path, keys)) < len(keys)
 
     def state_home(self, environ: Mapping[str, str]) -> Path:
         """Claude Code's home."""

@@ -44,9 +44,14 @@ def message_key(session: str, prompt: Prompt, *, steer: bool) -> str:
     """The message's uuid. Claude Code takes each uuid in a session once and says nothing to a second one, so
     it is the same for the same attempt and another one for a retry that somebody asked for. An input that
     was withdrawn before it joined a turn can be given again under another one only."""
-    return derived_id(
-        "claude message", session, prompt.request_id, prompt.attempt, "steer" if steer else "prompt"
-    )
+    if steer:
+        return derived_id("claude message", session, prompt.request_id, prompt.attempt, "steer")
+    return prompt_key(session, prompt.request_id, prompt.attempt)
+
+
+def prompt_key(session: str, request: str, attempt: int) -> str:
+    """The uuid of a message that is a turn's own prompt."""
+    return derived_id("claude message", session, request, attempt, "prompt")
 
 
 def interrupt(seq: int) -> InputLine:

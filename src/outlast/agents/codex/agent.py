@@ -19,7 +19,7 @@ from outlast.agents.mcp import McpServer, check_mcp_servers
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.agents.retry import RETRY_ATTEMPTS
 from outlast.agents.settings import check_settings
-from outlast.agents.transcript import Transcript
+from outlast.agents.transcript import SentPrompt, Transcript
 from outlast.errors import AgentError
 
 ADAPTER_VERSION = "1"
@@ -99,6 +99,15 @@ class Codex:
             return None if path is None else read_rollout(path, provider_session)
         except OSError:
             return None
+
+    def holds_prompt(
+        self, prompt: SentPrompt, provider_session: str, workspace: str, environ: Mapping[str, str]
+    ) -> bool | None:
+        """Whether the thread's rollout holds the prompt."""
+        found = self.read_transcript(provider_session, environ)
+        if found is None:
+            return None
+        return True if prompt.request_id in found.keys else False if found.lacks(prompt.request_id) else None
 
     def state_home(self, environ: Mapping[str, str]) -> Path:
         """Codex's home."""

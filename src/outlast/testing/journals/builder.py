@@ -43,8 +43,11 @@ class JournalBuilder:
     def attempt(self, turn: str, number: int = 1, generation: str = "g") -> JournalBuilder:
         return self.add(bodies.attempt(number, generation), turn=turn)
 
-    def reserve(self, turn: str, seq: int = 1, generation: str = "g") -> JournalBuilder:
-        return self.add(t.InputReserved(generation=generation, seq=seq, key=turn, digest="d"), turn=turn)
+    def reserve(
+        self, turn: str, seq: int = 1, generation: str = "g", *, continues: bool = False
+    ) -> JournalBuilder:
+        reserved = t.InputReserved(generation=generation, seq=seq, key=turn, digest="d", continues=continues)
+        return self.add(reserved, turn=turn)
 
     def running(self, turn: str, index: int = 1) -> JournalBuilder:
         """Accepted, started, given to an agent."""
