@@ -3,19 +3,28 @@ agents agree."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
 import msgspec
 
+from outlast.agents.failure import redact
 from outlast.errors import ConfigError
 
 McpServer: TypeAlias = Mapping[str, object]
 """`command` and `args`, or `url`, and whatever else the agent knows."""
 
 
+_SECRET_NAME = re.compile(
+    r"token|secret|passw|credential|api[_-]?key|private[_-]?key|access[_-]?key|authorization|cookie",
+    re.IGNORECASE,
+)
+
+
 def check_mcp_servers(servers: Mapping[str, McpServer]) -> None:
-    """Raises ConfigError naming the server that is none."""
+    """Raises ConfigError naming the server that is none, or whose secret would be written down: what an agent
+    is told stands in a file."""
     for name, about in servers.items():
         if not name or not name.isprintable():
             raise ConfigError(f"{name!r} is no name for an MCP server", hint="use printable characters")
@@ -29,6 +38,34 @@ def check_mcp_servers(servers: Mapping[str, McpServer]) -> None:
             msgspec.json.encode(about)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"the MCP server {name} holds what cannot be passed on: {error}") from None
+        secret = next(_secrets(about), None)
+        if secret is not None:
+            raise ConfigError(
+                f"{secret} of the MCP server {name} looks like a secret, and would be written to a file",
+                hint="keep it in an environment variable that `env` of the agent names, and name that one: "
+                "env_vars, bearer_token_env_var, env_http_headers",
+            )
+
+
+def _secrets(server: McpServer) -> Iterator[str]:
+    """Where in it a value is written out that looks like a secret."""
+    for key in ("env", "http_headers"):
+        values = server.get(key)
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if (
+                isinstance(value, str)
+                and value
+                and (_SECRET_NAME.search(str(name)) or redact(value) != value)
+            ):
+                yield f"{key}.{name}"
+    if server.get("bearer_token"):
+        yield "bearer_token"
+    url = server.get("url")
+    if isinstance(url, str) and redact(url) != url:
+        yield "url"
+    line = command_of(server)
+    if redact(" ".join(line)) != " ".join(line):
+        yield "args"
 
 
 def command_of(server: McpServer) -> list[str]:

@@ -130,3 +130,33 @@ def test_a_home_that_is_not_there_is_said_before_codex_fails_on_it(tmp_path: Pat
 def test_a_setting_that_means_nothing_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         Codex(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("server", "where"),
+    [
+        ({"command": "a", "env": {"TICKETS_TOKEN": "s3cr3t-1"}}, "env.TICKETS_TOKEN"),
+        ({"command": "a", "env": {"ACCESS": "ghp_abcdefghij0123"}}, "env.ACCESS"),
+        ({"command": "a", "args": ["--api-key=abcd1234"]}, "args"),
+        (
+            {"url": "https://x/mcp", "http_headers": {"Authorization": "Bearer abc"}},
+            "http_headers.Authorization",
+        ),
+        ({"url": "https://x/mcp", "bearer_token": "abc"}, "bearer_token"),
+        ({"url": "https://me:word@x/mcp"}, "url"),
+    ],
+)
+def test_env_leak_a_secret_that_would_be_written_down_is_refused(
+    server: dict[str, object], where: str
+) -> None:
+    """It is named and not shown."""
+    with pytest.raises(ConfigError, match="env_vars") as refused:
+        Codex(mcp_servers={"x": server})
+    assert where in str(refused.value)
+    assert not any(word in str(refused.value) for word in ("s3cr3t", "ghp_", "abcd1234", "Bearer", "me:word"))
+
+
+def test_names_of_variables_and_plain_values_are_passed_on() -> None:
+    far = {"url": "https://x/mcp", "bearer_token_env_var": "TICKETS_TOKEN"}
+    near = {"command": "a", "env": {"TICKETS_URL": "http://127.0.0.1:8080"}, "env_vars": ["TICKETS_TOKEN"]}
+    Codex(mcp_servers={"far": far, "near": near}, env=("TICKETS_TOKEN",))

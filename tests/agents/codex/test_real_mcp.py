@@ -59,3 +59,19 @@ def test_settings_lost_a_resumed_codex_has_its_mcp_servers(place: CodexPlace) ->
     assert names == {"echo.echo"}
     assert "the MCP server gone did not start" in first.stderr
     place.assert_one_thread()
+
+
+def test_env_leak_a_server_gets_a_variable_that_no_file_has(place: CodexPlace) -> None:
+    """Named in `env_vars`, and let through to codex by its `env`."""
+    text = place.config.read_text("utf-8")
+    calls = place.workspace / "calls"
+    text = text.replace(f'env = {{ ECHO_CALLS = "{calls}" }}', 'env_vars = ["ECHO_CALLS"]')
+    text = text.replace('kind = "codex"\nsandbox', 'kind = "codex"\nenv = ["ECHO_CALLS"]\nsandbox')
+    place.config.write_text(text, "utf-8")
+    hidden = place.root / "s3cr3t-name"
+    place.variables["ECHO_CALLS"] = str(hidden)
+    assert place.run("one", agent="tooled").wait().status == 0
+    assert hidden.read_text("utf-8").splitlines() == ["one"]
+    files = [path for path in (*place.state.rglob("*"), *place.home.rglob("*")) if path.is_file()]
+    assert files
+    assert [path for path in files if b"s3cr3t-name" in path.read_bytes()] == []

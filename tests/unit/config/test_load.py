@@ -152,7 +152,7 @@ MCP = """
 [agents.codex.mcp_servers.tickets]
 command = "./server"
 args = ["--data", "../data", "plain"]
-env = { TOKEN = "secret" }
+env = { LOG = "much" }
 
 [agents.codex.mcp_servers.far]
 url = "https://x/mcp"
@@ -176,7 +176,7 @@ def test_mcp_servers_are_beside_the_file_that_says_them_and_need_trust(place: Pl
         "tickets": {
             "command": f"{place.project}/server",
             "args": ["--data", f"{above}/data", "plain"],
-            "env": {"TOKEN": "secret"},
+            "env": {"LOG": "much"},
         },
         "far": {"url": "https://x/mcp"},
     }
