@@ -1,7 +1,7 @@
 """Agents: adapters for the programs that outlast keeps alive.
 
-`Command` runs any program that speaks a small protocol of JSON lines, `Codex` runs `codex app-server`, `Claude`
-runs Claude Code.
+`Command` runs any program that speaks a small protocol of JSON lines, `Codex` runs `codex app-server`,
+`Claude` runs Claude Code.
 """
 
 from __future__ import annotations

@@ -12,5 +12,6 @@ def how_to_have_an_agent(environ: Mapping[str, str]) -> str:
 
     file = user_path(environ, home_of(environ)) or "the file that OUTLAST_CONFIG names"
     example = '[agents.mine] with kind = "command" and command = ["python3", "/path/to/agent.py"]'
-    install = "put `codex` or `claude` on PATH, or run `make agents` or `pip install '.[all]'` in outlast's checkout"
+    checkout = "run `make agents` or `pip install '.[all]'` in outlast's checkout"
+    install = f"put `codex` or `claude` on PATH, or {checkout}"
     return f"{install}; or describe an agent in {file}: {example}"

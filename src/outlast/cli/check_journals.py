@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
+
 from outlast.cli.findings import Finding
 from outlast.clock import isoformat
 from outlast.errors import IntegrityError, OutlastError
@@ -83,7 +85,7 @@ def _pages_first(finding: Finding) -> Finding:
     from shlex import quote
 
     remedy = f"outlast repair --database; then outlast verify {quote(finding.session)}"
-    return Finding(finding.check, finding.level, finding.message, remedy, finding.session)
+    return replace(finding, remedy=remedy)
 
 
 def _pages(layout: Layout) -> Finding:
