@@ -87,6 +87,11 @@ class AgentHost:
         await host._connect()
         return host
 
+    @property
+    def started(self) -> bool:
+        """Whether its shim was told to start the agent."""
+        return not self._idle
+
     @classmethod
     async def attach(
         cls,

@@ -84,7 +84,6 @@ class ProviderSession:
             if captured is not None:
                 await self._restore(keeper, place, None, "its file was gone")
             return  # The program itself says what it makes of that.
-        await asyncio.to_thread(self._unwritten, keeper, file, place.provider_session)
         if decided == "put_back":
             await self._restore(keeper, place, file, "a person chose it")
             return
@@ -96,18 +95,6 @@ class ProviderSession:
             await self._accept(file, damage, known)
         else:
             await self._lost(f"{file.path}: {damage}")
-
-    def _unwritten(self, keeper: KeepsState, file: StateFile, provider_session: str) -> None:
-        """Nobody has the session open: also not who makes no claims, such as the program in a terminal of its
-        own."""
-        writers = writers_of(file.path, provider_session)
-        if writers:
-            claim = claims.look(self._claims_folder(keeper), self._claim_name(keeper))
-            if claim is not None and claim.folder != str(self.hosting.folder(self.loop).path) and claim.alive:
-                raise _driven_by(claim)
-            pids = ", ".join(map(str, writers))
-            why = f"another process has {file.path} open: {pids}; look for one in another terminal or editor"
-            raise LaunchFailure(Failure("session_in_use", why))
 
     def _damage(self, keeper: KeepsState, place: StatePlace, file: StateFile) -> str:
         captured, changed = self._captured, ""
@@ -183,6 +170,10 @@ class ProviderSession:
         )
         try:
             other = await asyncio.to_thread(self._take, keeper, mine)
+            # An agent that runs has it open itself; whatever lived before one that does not is dead by now.
+            writers = "" if other or host.started else await asyncio.to_thread(_written_by, keeper, place)
+        except AgentError as error:
+            raise LaunchFailure(Failure("session_missing", str(error))) from error
         except ClaimBusyError as error:
             raise LaunchFailure(Failure("session_in_use", str(error))) from error
         except UsageError as error:
@@ -191,7 +182,10 @@ class ProviderSession:
             why, hint = in_words(error)
             raise LaunchFailure(Failure("unknown", f"{why}; {hint}")) from error
         if other is not None:
-            raise _driven_by(other)
+            whose = f"an agent of session {other.session} in {other.store} drives the same session"
+            raise LaunchFailure(Failure("session_in_use", whose))
+        if writers:
+            raise LaunchFailure(Failure("session_in_use", writers))
         self._claimed = wanted
 
     async def adopted(self) -> None:
@@ -355,9 +349,14 @@ class ProviderSession:
         return [Draft(body=body, loop=self.loop)]
 
 
-def _driven_by(other: SessionClaim) -> LaunchFailure:
-    whose = f"an agent of session {other.session} in {other.store} drives the same session"
-    return LaunchFailure(Failure("session_in_use", whose))
+def _written_by(keeper: KeepsState, place: StatePlace) -> str:
+    """Who has the session open and makes no claims, such as the program in a terminal of its own."""
+    file = keeper.find_state(place)
+    writers = [] if file is None else writers_of(file.path, place.provider_session)
+    if file is None or not writers:
+        return ""
+    pids = ", ".join(map(str, writers))
+    return f"another process has {file.path} open: {pids}; look for one in another terminal or editor"
 
 
 async def _read(path: Path, since: int) -> AsyncIterator[bytes]:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -285,6 +287,12 @@ async def test_a_place_that_the_program_alone_knows_is_a_verdict(
     assert failed.value.failure.code == "session_missing"
 
 
+def host(*, started: bool) -> Any:
+    return SimpleNamespace(
+        folder_path="/nowhere/a", generation_name="gen-000001", processes=[], boot_id="", started=started
+    )
+
+
 @contextmanager
 def open_elsewhere(file: Path) -> Iterator[subprocess.Popen[bytes]]:
     hold = "import sys; f = open(sys.argv[1], 'ab'); print(flush=True); sys.stdin.read()"
@@ -303,6 +311,6 @@ async def test_double_writer_that_makes_no_claims_keeps_the_session_from_being_r
     kept.write(b"one\n")
     with open_elsewhere(kept.file) as holder:
         with pytest.raises(LaunchFailure, match=f"another process .*: {holder.pid};") as refused:
-            await kept.provider.prepare()
+            await kept.provider.claim(host(started=False))
         assert refused.value.failure.code == "session_in_use"
-    await kept.provider.prepare()
+        await kept.provider.claim(host(started=True))  # An agent that runs has it open itself.
