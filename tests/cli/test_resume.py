@@ -137,6 +137,8 @@ def test_kill_force_ends_an_owner_that_hangs(shell: Shell) -> None:
     interrupt(owner, signal.SIGSTOP)
     killed = shell.run("kill", "--force", "s")
     assert killed.code == 0, killed
+    assert f"pid {owner.pid}" in killed.out, "who was ended beside the agent is told"
+    assert "did not answer and was ended; the agent is gone" in killed.out
     assert owner.wait(30) == -signal.SIGKILL
     assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled"]
 

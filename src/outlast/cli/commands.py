@@ -162,14 +162,19 @@ async def _take_and_order(
         ends = ending is not None
         await runtime.visit(session.id, ends_agent=ends)
         asked = asyncio.ensure_future(order(session, which))
+        hung = None
         if ending is not None and ending.force:
             done, _ = await asyncio.wait([asked], timeout=HANGS_AFTER)
             if not done:
+                hung = await runtime.store.holder(session.id)
                 await runtime.visit(session.id, take_over=True, ends_agent=True)
         settled = await heard(runtime.store, session.id, asked, screen)
         if settled.result == "queued" and await runtime.visit(session.id, ends_agent=ends) is not None:
             await session.quiet()
             settled = type(settled)("done")
+        if hung is not None:
+            ended = f"{hung.label} did not answer and was ended; the agent is gone, with all that it had started"
+            settled = type(settled)(settled.result, settled.detail or ended)
         actor = runtime.actor(session.id)
         if actor is not None:
             await (session.detach() if actor.state.running else session.finish())

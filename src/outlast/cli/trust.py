@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import click
 import msgspec
@@ -18,7 +19,8 @@ class TrustLine(msgspec.Struct, frozen=True):
     """`outlast trust --json`."""
 
     file: str
-    trust: str
+    """The configuration file; after --revoke it need not be there any more."""
+    trust: Literal["trusted", "unknown"]
 
 
 @click.command("trust")
@@ -31,17 +33,17 @@ def trust_command(folder: str | None, revoke: bool, as_json: bool) -> int:
     The file found in DIR (the current folder by default) or above it counts from now on, whole, until it
     changes: a changed file has to be trusted again. Read it first: what it names runs as you.
     """
-    from outlast.config.files import read_project_file
+    from outlast.config.files import PROJECT_FILE, read_project_file
     from outlast.config.load import trust_of
 
     where = os.path.realpath(folder or ".")
-    screen = Screen(os.environ)
+    screen = Screen(os.environ, as_json=as_json)
     trust = trust_of(os.environ)
     file = read_project_file(where)
     if revoke:
         # The record outlives its file, so the folder alone has to do.
-        path = Path(where) if file is None else file.folder
-        trust.forget(path)
+        path = Path(where) / PROJECT_FILE if file is None else file.path
+        trust.forget(path.parent)
         return _tell(screen, TrustLine(str(path), "unknown"), as_json, f"{path} is not trusted any more")
     if file is None:
         raise NothingToDoError(f"there is no outlast.toml in {where} or above it", hint="name its folder")

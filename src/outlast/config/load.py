@@ -37,7 +37,7 @@ NEEDS_TRUST = frozenset(
 """Keys of an agent that say which program runs, what it gets to see, what it may do unasked, and what may be
 run twice or longer."""
 
-NAMED, WIDTH = 20, 300
+NAMED, WIDTH = 4, 300
 """How many keys a notice names, and how many characters of what a stranger wrote it repeats."""
 
 
