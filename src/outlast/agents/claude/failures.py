@@ -9,12 +9,11 @@ from __future__ import annotations
 from outlast.agents.claude.wire import Result
 from outlast.agents.contract import Failure
 from outlast.agents.failure import classify_code, classify_text, pause_in, tidy
+from outlast.agents.turnwise import code_of_status
 
 MISSING = "No conversation found"
 """How the program begins to say that it has no session of this id."""
 
-_STATUS = {401: "auth_failed", 402: "quota_exhausted", 403: "auth_failed", 429: "rate_limited"}
-_SERVER = 500
 _WORDS = {
     "authentication_failed": "auth_failed",
     "oauth_org_not_allowed": "auth_failed",
@@ -54,8 +53,7 @@ def _code(result: Result, word: str, said: str) -> str:
     if result.api_error_status is not None:
         if spent == "quota_exhausted":
             return spent  # A used up quota comes with the status of a rate limit, or of a bad request.
-        known = _STATUS.get(result.api_error_status)
-        return known or ("provider_overloaded" if result.api_error_status >= _SERVER else "unknown")
+        return code_of_status(result.api_error_status)
     for name in (result.api_error, word, result.api_error_type):
         known = _WORDS.get(name) or classify_code(name)
         if known != "unknown":

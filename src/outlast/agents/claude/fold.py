@@ -12,8 +12,8 @@ import msgspec
 from outlast.agents.claude import requests
 from outlast.agents.claude.frames import apply_frame
 from outlast.agents.claude.gates import Payload
-from outlast.agents.claude.state import State, Steer, prompt_name
-from outlast.agents.claude.turn import end_turn, end_with_process, failed
+from outlast.agents.claude.state import State, Steer
+from outlast.agents.claude.turn import end_turn, end_with_process
 from outlast.agents.claude.wire import ControlRequest, ControlResponse, Frame, decode, decode_frame
 from outlast.agents.contract import (
     AgentEvent,
@@ -22,15 +22,14 @@ from outlast.agents.contract import (
     Failure,
     FoldContext,
     InputLine,
-    Raw,
     ToolCall,
     Wanted,
 )
 from outlast.agents.failure import classify_exit
 from outlast.agents.peer import repair_surrogates
+from outlast.agents.turnwise import failed, note_sent, prompt_name, raw_line
 from outlast.errors import InvalidRecordError
 
-_RAW_LIMIT = 4 * 1024
 _LONG_TYPE = re.compile(rb'^\{"type":"(\w+)"')
 _LONG_RESULT = re.compile(rb'"tool_use_id":"([^"\\]+)"')
 
@@ -103,7 +102,7 @@ class ClaudeFold:
             over = state.turn is None or state.ended is not None
             state.steers[frame.uuid] = Steer(sent.request, late=over)
             return
-        state.note_sent(prompt_name(sent.request, sent.attempt))
+        note_sent(state.sent, prompt_name(sent.request, sent.attempt))
         # By the frame, not by what the session knows now: it may have another one since.
         state.session = frame.session_id or state.session
         state.turn, state.uuid = sent.request, frame.uuid
@@ -140,12 +139,12 @@ class ClaudeFold:
             line = repair_surrogates(line)
             frame = decode_frame(line)
         events = None if frame is None else apply_frame(self._state, frame, line)
-        return [_raw(line, len(line))] if events is None else events
+        return [raw_line(line, len(line))] if events is None else events
 
     def apply_long(self, head: bytes, size: int) -> list[AgentEvent]:
         """Read the beginning of a line that is too long: what must not be missed is which call or turn
         ended."""
-        events: list[AgentEvent] = [_raw(head, size)]
+        events: list[AgentEvent] = [raw_line(head, size)]
         state, said = self._state, _LONG_TYPE.search(head)
         kind = said[1] if said is not None else b""
         call = _LONG_RESULT.search(head)
@@ -238,8 +237,3 @@ class ClaudeFold:
         new = (steer for steer in wanted.steer if steer.request_id not in state.steered)
         steer = next(new, None)
         return None if steer is None else requests.message(state.session, steer, steer=True)
-
-
-def _raw(line: bytes, size: int) -> Raw:
-    kept = line[:_RAW_LIMIT].decode(errors="replace")
-    return Raw(kept, dropped=max(0, size - _RAW_LIMIT))

@@ -11,8 +11,8 @@ from outlast.agents.claude import messages
 from outlast.agents.claude.failures import is_abort, session_failure, turn_failure
 from outlast.agents.claude.gates import gate_request
 from outlast.agents.claude.requests import is_ours
-from outlast.agents.claude.state import Ended, State
-from outlast.agents.claude.turn import dropped, end_turn, failed, joined
+from outlast.agents.claude.state import State
+from outlast.agents.claude.turn import dropped, end_turn, joined
 from outlast.agents.claude.wire import (
     ControlRequest,
     ControlResponse,
@@ -39,6 +39,7 @@ from outlast.agents.contract import (
     StartFailed,
 )
 from outlast.agents.failure import tidy
+from outlast.agents.turnwise import Ended, failed
 
 Events = list[AgentEvent] | None
 """None: the frame has another shape than the one known."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from outlast.agents.claude.messages import bounded
 from outlast.agents.claude.wire import EMPTY, decode, plain
 from outlast.agents.contract import GateRequested
+from outlast.agents.turnwise import bounded
 from outlast.records.types import Choice
 
 QUESTION_LIMIT = 8 * 1024

@@ -7,7 +7,6 @@ line that it can't read without a word: what hung on that is gone. It is here th
 
 from __future__ import annotations
 
-from collections import deque
 from pathlib import Path
 
 import msgspec
@@ -15,12 +14,10 @@ import msgspec
 from outlast.agents.claude.transcript import claude_home, find_transcript, folder_name, is_folder_of
 from outlast.agents.claude.wire import EMPTY, Block, decode
 from outlast.agents.provider_state import Said, StateFile, StatePlace, StateSummary
+from outlast.agents.turnwise import FirstAndLast, places
 from outlast.errors import AgentError
 
-_SHOWN = 3
-"""First and last texts of a summary, each."""
 _TEXT_LIMIT = 2_000
-_LOST_SHOWN = 3
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -81,16 +78,14 @@ def state_damage(path: Path, session: str) -> str:
         return "no line of it can be read"
     if not whose:
         return "it is the transcript of another session"
-    more = len(lost) - _LOST_SHOWN
-    return ", ".join(lost[:_LOST_SHOWN]) + (f" and {more} more places" if more > 0 else "")
+    return places(lost)
 
 
 def summary(path: Path) -> StateSummary:
     """See `KeepsState.summary`. Lines that can't be read are passed over. A turn is a prompt with an
     answer."""
     workspace, turns, asked = "", 0, False
-    first: list[Said] = []
-    last: deque[Said] = deque(maxlen=_SHOWN)
+    shown = FirstAndLast[Said]()
     with path.open("rb") as lines:
         for data in lines:
             line = decode(data, _Line)
@@ -102,8 +97,8 @@ def summary(path: Path) -> StateSummary:
                 continue
             turns += asked and said.role == "assistant"
             asked = said.role == "user"
-            (first if len(first) < _SHOWN else last).append(said)
-    return StateSummary(workspace, turns, (*first, *last))
+            shown.add(said)
+    return StateSummary(workspace, turns, shown.kept)
 
 
 def _said(line: _Line) -> Said | None:

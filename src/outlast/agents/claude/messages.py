@@ -8,8 +8,8 @@ from outlast.agents.claude.state import State
 from outlast.agents.claude.wire import Block, Frame, decode, plain
 from outlast.agents.claude.wire import Message as WireMessage
 from outlast.agents.contract import AgentEvent, Message, ToolCall
+from outlast.agents.turnwise import bounded
 
-TEXT_LIMIT = 64 * 1024
 """Characters kept of a call's input and output; the middle of a longer text is left out."""
 _OPEN_LIMIT = 1_000
 """Calls that are followed at a time: what bounds the state."""
@@ -68,11 +68,3 @@ def _text(content: msgspec.Raw) -> str:
     if blocks is None:
         return plain(content)
     return "\n".join(block.text if block.type == "text" else f"[{block.type}]" for block in blocks)
-
-
-def bounded(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Keep the beginning and the end of a long text and say how much is left out."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"

@@ -9,13 +9,10 @@ import msgspec
 from outlast.agents.claude.wire import Sent
 from outlast.agents.contract import InputLine, Prompt
 from outlast.agents.peer import encode_line
+from outlast.agents.turnwise import CONTINUE
 from outlast.ids import derived_id
 from outlast.records.types import Content
 
-_CONTINUE = (
-    "The previous turn was interrupted. Go on from where it ended. Commands that had started may have run "
-    "wholly or in part: look before you repeat one."
-)
 _PREFIX = "outlast-"
 
 
@@ -26,7 +23,7 @@ def initialize(seq: int) -> InputLine:
 
 def message(session: str, prompt: Prompt, *, steer: bool = False) -> InputLine:
     """A message of the user: a prompt, or one that is to join the running turn."""
-    content = [Content(text=_CONTINUE)] if prompt.continues else list(prompt.content)
+    content = [Content(text=CONTINUE)] if prompt.continues else list(prompt.content)
     if prompt.notice:
         content.insert(0, Content(text=prompt.notice))
     frame = {

@@ -7,21 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from outlast.agents.contract import Failure
+from outlast.agents.turnwise import Ended
 
 Stage = Literal["silent", "greeting", "ready", "failed"]
 
-_SENT_LIMIT = 2
-"""Only the running turn's is ever asked for. All of them are in the record of each turn's end."""
 _PARTIAL_LIMIT = 64 * 1024
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """A turn's end that is told once it is known of every input whether it has joined it."""
-
-    stop_reason: str
-    failure: Failure | None = None
-    cancelled: bool = False
 
 
 class Steer(msgspec.Struct):
@@ -74,11 +64,6 @@ class State(msgspec.Struct, omit_defaults=True):
     """The same as seconds from the newest error on."""
     usage: dict[str, int] = {}
 
-    def note_sent(self, prompt: str) -> None:
-        """Remember that a prompt is written."""
-        self.sent.append(prompt)
-        del self.sent[:-_SENT_LIMIT]
-
     def add_partial(self, text: str) -> None:
         """Keep the beginning of a message that is still being written."""
         self.partial += text[: max(0, _PARTIAL_LIMIT - len(self.partial))]
@@ -87,8 +72,3 @@ class State(msgspec.Struct, omit_defaults=True):
         """Add what a result counts to the running turn's usage."""
         for name, count in used.items():
             self.usage[name] = self.usage.get(name, 0) + count
-
-
-def prompt_name(request_id: str, attempt: int) -> str:
-    """One name for one attempt to send one prompt."""
-    return f"{attempt} {request_id}"

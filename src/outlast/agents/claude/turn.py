@@ -5,18 +5,14 @@ right after it, by itself. So a turn is over when a result has come and no such 
 
 from __future__ import annotations
 
-from outlast.agents.claude.state import Ended, State, Steer
-from outlast.agents.contract import AgentEvent, Failure, GateClosed, Landed, Message, NotLanded, TurnEnded
-
-
-def failed(failure: Failure) -> Ended:
-    """The end of a turn that failed."""
-    return Ended("failed", failure)
+from outlast.agents.claude.state import State, Steer
+from outlast.agents.contract import AgentEvent, Failure, Landed, Message, NotLanded, TurnEnded
+from outlast.agents.turnwise import Ended, close_gates, failed
 
 
 def end_turn(state: State, ended: Ended) -> list[AgentEvent]:
     """A result of the running turn has come: it is told, or held back until no input is open any more."""
-    events = close_gates(state) + cut_reply(state)
+    events = close_gates(state.gates) + cut_reply(state)
     state.calls.clear()
     state.ended = ended
     return events + tell_end(state)
@@ -37,7 +33,7 @@ def tell_end(state: State) -> list[AgentEvent]:
 
 def end_with_process(state: State, failure: Failure) -> list[AgentEvent]:
     """Claude Code is gone: what had not ended never will, and what it had taken in can't be said any more."""
-    events = close_gates(state) + cut_reply(state)
+    events = close_gates(state.gates) + cut_reply(state)
     state.calls.clear()
     ended, turn = state.ended or failed(failure), state.turn
     usage = dict(state.usage)
@@ -67,10 +63,3 @@ def cut_reply(state: State) -> list[AgentEvent]:
     """Tell what had arrived of a message that will never be whole."""
     text, state.partial = state.partial, ""
     return [Message("assistant", text, cut=True)] if text else []
-
-
-def close_gates(state: State) -> list[AgentEvent]:
-    """Close the gates that nobody answered: Claude Code waits for them no more."""
-    unanswered = [gate for gate, answered in state.gates.items() if not answered]
-    state.gates.clear()
-    return [GateClosed(gate) for gate in unanswered]

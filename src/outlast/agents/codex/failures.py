@@ -13,6 +13,7 @@ import msgspec
 from outlast.agents.codex.wire import RpcError, TurnError, decode
 from outlast.agents.contract import Failure
 from outlast.agents.failure import pause_in, tidy
+from outlast.agents.turnwise import code_of_status
 
 _CODES = {
     "usageLimitExceeded": "quota_exhausted",
@@ -23,7 +24,6 @@ _CODES = {
     "internalServerError": "provider_overloaded",
     "unauthorized": "auth_failed",
 }
-_HTTP_STATUS = {401: "auth_failed", 402: "quota_exhausted", 403: "auth_failed", 429: "rate_limited"}
 _INTERNAL_ERROR = -32603
 _MISSING = ("no rollout found", "thread not found", "invalid session id")
 _TRANSPORT = (
@@ -51,7 +51,7 @@ def turn_failure(error: TurnError | None) -> Failure:
 def _transport_code(status: int | None) -> str:
     if status is None:
         return "transport_lost"
-    return _HTTP_STATUS.get(status, "provider_overloaded" if status >= 500 else "unknown")
+    return code_of_status(status)
 
 
 def session_failure(error: RpcError) -> Failure:

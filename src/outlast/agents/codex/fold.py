@@ -15,8 +15,8 @@ from outlast.agents.codex.gates import Payload, gate_name
 from outlast.agents.codex.notices import apply_notice, apply_server_request
 from outlast.agents.codex.requests import ThreadSettings
 from outlast.agents.codex.responses import apply_response
-from outlast.agents.codex.state import State, prompt_name
-from outlast.agents.codex.turn import close_gates, end_turn, failed, not_landed, tell_end
+from outlast.agents.codex.state import State
+from outlast.agents.codex.turn import end_turn, not_landed, tell_end
 from outlast.agents.codex.wire import (
     Frame,
     InterruptParams,
@@ -33,15 +33,14 @@ from outlast.agents.contract import (
     Failure,
     FoldContext,
     InputLine,
-    Raw,
     ToolCall,
     Wanted,
 )
 from outlast.agents.failure import classify_exit
 from outlast.agents.peer import repair_surrogates
+from outlast.agents.turnwise import close_gates, failed, note_sent, prompt_name, raw_line
 from outlast.errors import InvalidRecordError
 
-_RAW_LIMIT = 4 * 1024
 _LONG_METHOD = re.compile(rb'"method":"([\w/]+)"')
 _LONG_ITEM = re.compile(rb'"item":\{"type":"(\w+)","id":"([^"\\]+)"')
 _LONG_TURN = re.compile(rb'"turn":\{"id":"([^"\\]+)"')
@@ -133,7 +132,7 @@ class CodexFold:
         params = decode(frame.params, PromptParams)
         key = (params.client_user_message_id if params is not None else None) or ""
         state.requests[seq] = "turn"
-        state.note_sent(prompt_name(key, frame.outlast.attempt if frame.outlast is not None else 1))
+        note_sent(state.sent, prompt_name(key, frame.outlast.attempt if frame.outlast is not None else 1))
         state.turn = key
         state.codex_turn = None
         state.landed = state.interrupted = state.cleaning = False
@@ -166,19 +165,19 @@ class CodexFold:
         """Read a line that codex wrote."""
         frame = decode_frame(line) or decode_frame(repair_surrogates(line))
         if frame is None:
-            return [_raw(line, len(line))]
+            return [raw_line(line, len(line))]
         if frame.method is None:
             return apply_response(self._state, frame, self._settings)
         self._state.told_at = frame.emitted_at_ms // 1000 or self._state.told_at
         if frame.id is not None:
             return apply_server_request(self._state, frame.id, frame.method, frame.params)
         events = apply_notice(self._state, frame.method, frame.params)
-        return [_raw(line, len(line))] if events is None else events
+        return [raw_line(line, len(line))] if events is None else events
 
     def apply_long(self, head: bytes, size: int) -> list[AgentEvent]:
         """Read the beginning of a line that is too long: what must not be missed is which item or turn
         ended."""
-        events: list[AgentEvent] = [_raw(head, size)]
+        events: list[AgentEvent] = [raw_line(head, size)]
         said = _LONG_METHOD.search(head)
         method = said[1] if said is not None else b""
         item, turn = _LONG_ITEM.search(head), _LONG_TURN.search(head)
@@ -209,7 +208,7 @@ class CodexFold:
         if state.ended is not None:
             return tell_end(state)
         if state.turn is None:
-            return close_gates(state)
+            return [*close_gates(state.gates)]
         state.interrupted = False
         return end_turn(state, failed(classify_exit(info)), died=True)
 
@@ -285,8 +284,3 @@ class CodexFold:
         if steer is None or state.codex_turn is None:
             return None
         return requests.steer(state.last_input + 1, thread, state.codex_turn, steer)
-
-
-def _raw(line: bytes, size: int) -> Raw:
-    kept = line[:_RAW_LIMIT].decode(errors="replace")
-    return Raw(kept, dropped=max(0, size - _RAW_LIMIT))

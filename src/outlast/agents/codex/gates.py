@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from outlast.agents.codex.items import bounded
 from outlast.agents.codex.wire import RpcId, decode, plain
 from outlast.agents.contract import GateRequested
+from outlast.agents.turnwise import bounded
 from outlast.records.types import Choice
 
 _QUESTION_LIMIT = 8 * 1024

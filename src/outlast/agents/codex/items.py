@@ -6,6 +6,7 @@ import msgspec
 
 from outlast.agents.codex.wire import Item, decode, plain
 from outlast.agents.contract import AgentEvent, Message, ToolCall
+from outlast.agents.turnwise import bounded
 
 CALLS = frozenset(
     {
@@ -20,7 +21,6 @@ CALLS = frozenset(
 )
 """Item types that are tool calls."""
 
-TEXT_LIMIT = 64 * 1024
 """Characters kept of a call's input and output; the middle of a longer text is left out."""
 
 _FAILED = frozenset({"failed", "declined", "errored", "interrupted"})
@@ -109,11 +109,3 @@ class _ChangeKind(msgspec.Struct, frozen=True):
 def _change_kind(kind: msgspec.Raw) -> str:
     decoded = decode(kind, _ChangeKind)
     return decoded.type if decoded is not None and decoded.type else "change"
-
-
-def bounded(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Keep the beginning and the end of a long text and say how much is left out."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"

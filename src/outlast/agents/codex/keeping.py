@@ -3,7 +3,6 @@ tells of a thread that began elsewhere."""
 
 from __future__ import annotations
 
-from collections import deque
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -11,10 +10,9 @@ import msgspec
 from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout
 from outlast.agents.codex.wire import decode
 from outlast.agents.provider_state import Said, StateFile, StatePlace, StateSummary
+from outlast.agents.turnwise import FirstAndLast
 from outlast.errors import AgentError
 
-_SHOWN = 3
-"""First and last texts of a summary, each."""
 _TEXT_LIMIT = 2_000
 _ENDS = ("task_complete", "turn_aborted")
 
@@ -63,8 +61,7 @@ def state_damage(path: Path, thread: str) -> str:
 def summary(path: Path) -> StateSummary:
     """See `KeepsState.summary`. Lines that can't be read are passed over."""
     workspace, turns = "", 0
-    first: list[Said] = []
-    last: deque[Said] = deque(maxlen=_SHOWN)
+    shown = FirstAndLast[Said]()
     with path.open("rb") as lines:
         for data in lines:
             line = decode(data, _Line)
@@ -74,8 +71,8 @@ def summary(path: Path) -> StateSummary:
             turns += line.type == "event_msg" and line.payload.type in _ENDS
             said = _said(line)
             if said is not None:
-                (first if len(first) < _SHOWN else last).append(said)
-    return StateSummary(workspace, turns, (*first, *last))
+                shown.add(said)
+    return StateSummary(workspace, turns, shown.kept)
 
 
 def _said(line: _Line) -> Said | None:

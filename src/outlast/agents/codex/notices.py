@@ -11,8 +11,8 @@ import msgspec
 from outlast.agents.codex import items
 from outlast.agents.codex.failures import turn_failure
 from outlast.agents.codex.gates import gate_name, gate_request
-from outlast.agents.codex.state import Ended, State
-from outlast.agents.codex.turn import cut_replies, end_turn, failed
+from outlast.agents.codex.state import State
+from outlast.agents.codex.turn import cut_replies, end_turn
 from outlast.agents.codex.wire import (
     DeltaNotice,
     ErrorNotice,
@@ -37,6 +37,7 @@ from outlast.agents.contract import (
     SessionConfirmed,
 )
 from outlast.agents.failure import tidy
+from outlast.agents.turnwise import Ended, bounded, failed
 
 Events = list[AgentEvent] | None
 """None: the notification has another shape than the one known."""
@@ -135,7 +136,7 @@ def _item_started(state: State, params: msgspec.Raw) -> Events:
     item = notice.item
     room = item.id in state.calls or len(state.calls) < _OPEN_LIMIT
     if item.type in items.CALLS and notice.turn_id == state.codex_turn and room:
-        state.calls[item.id] = items.bounded(items.call_input(item), _CHANGES_LIMIT) if item.changes else ""
+        state.calls[item.id] = bounded(items.call_input(item), _CHANGES_LIMIT) if item.changes else ""
     if item.type == "agentMessage":
         # Messages come one after another: one that is still not whole was cut off by a steer or an error.
         return cut_replies(state, but=item.id)

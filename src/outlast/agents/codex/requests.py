@@ -11,15 +11,12 @@ import msgspec
 from outlast.agents.codex.wire import RpcId
 from outlast.agents.contract import InputLine, Prompt
 from outlast.agents.peer import encode_line
+from outlast.agents.turnwise import CONTINUE
 from outlast.records.types import Content
 
 Sandbox = Literal["read-only", "workspace-write", "danger-full-access"]
 Approval = Literal["untrusted", "on-request", "never"]
 
-_CONTINUE = (
-    "The previous turn was interrupted. Go on from where it ended. Commands that had started may have run "
-    "wholly or in part: look before you repeat one."
-)
 _METHOD_NOT_FOUND = -32601
 
 
@@ -68,7 +65,7 @@ def open_thread(seq: int, settings: ThreadSettings, resume: str | None) -> Input
 
 def start_turn(seq: int, thread: str, prompt: Prompt) -> InputLine:
     """Send a prompt. `outlast` in the frame is for our own fold: codex does not look at it."""
-    content = (Content(text=_CONTINUE),) if prompt.continues else prompt.content
+    content = (Content(text=CONTINUE),) if prompt.continues else prompt.content
     if prompt.notice:
         content = (Content(text=prompt.notice), *content)
     params = {"threadId": thread, "clientUserMessageId": prompt.request_id, "input": _input(content)}

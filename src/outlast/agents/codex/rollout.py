@@ -14,8 +14,7 @@ import msgspec
 
 from outlast.agents.codex.wire import decode
 from outlast.agents.transcript import Transcript
-
-_LOST_SHOWN = 3
+from outlast.agents.turnwise import places
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -94,10 +93,7 @@ class _Reading:
         """See `Transcript.damage`."""
         if self._first:
             return self._first
-        if not self._lost:
-            return ""
-        more = len(self._lost) - _LOST_SHOWN
-        return ", ".join(self._lost[:_LOST_SHOWN]) + (f" and {more} more places" if more > 0 else "")
+        return places(self._lost)
 
     def read(self, lines: Iterable[bytes]) -> None:
         """Take in all lines."""

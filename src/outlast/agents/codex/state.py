@@ -8,22 +8,12 @@ from typing import Literal
 import msgspec
 
 from outlast.agents.codex.wire import RpcId, TokenCounts
-from outlast.agents.contract import Failure
+from outlast.agents.turnwise import Ended
 
 Stage = Literal["silent", "greeting", "greeted", "introduced", "opening", "ready", "failed"]
 Request = Literal["initialize", "open", "turn", "steer", "interrupt", "clean"]
 
-_SENT_LIMIT = 2
-"""Only the running turn's is ever asked for. All of them are in the record of each turn's end."""
 _PARTIAL_LIMIT = 64 * 1024
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """A turn's end that is told once its background commands are stopped."""
-
-    stop_reason: str
-    failure: Failure | None = None
-    cancelled: bool = False
 
 
 class State(msgspec.Struct, omit_defaults=True):
@@ -59,11 +49,6 @@ class State(msgspec.Struct, omit_defaults=True):
     told_at: int = 0
     renewed_at: int = 0
 
-    def note_sent(self, prompt: str) -> None:
-        """Remember that a prompt is written."""
-        self.sent.append(prompt)
-        del self.sent[:-_SENT_LIMIT]
-
     def add_partial(self, item: str, text: str) -> None:
         """Keep the beginning of a message that is still being written."""
         room = _PARTIAL_LIMIT - sum(map(len, self.partial.values()))
@@ -93,8 +78,3 @@ def _minus(left: TokenCounts, right: TokenCounts) -> TokenCounts:
     return TokenCounts(
         **{name: max(0, now - before[name]) for name, now in msgspec.structs.asdict(left).items()}
     )
-
-
-def prompt_name(request_id: str, attempt: int) -> str:
-    """One name for one attempt to send one prompt."""
-    return f"{attempt} {request_id}"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from outlast.agents.codex.state import Ended, State
-from outlast.agents.contract import AgentEvent, Failure, GateClosed, Message, NotLanded, TurnEnded
-
-
-def failed(failure: Failure) -> Ended:
-    """The end of a turn that failed."""
-    return Ended("failed", failure)
+from outlast.agents.codex.state import State
+from outlast.agents.contract import AgentEvent, Message, NotLanded, TurnEnded
+from outlast.agents.turnwise import Ended, close_gates
 
 
 def end_turn(state: State, ended: Ended, *, died: bool = False) -> list[AgentEvent]:
@@ -17,7 +13,7 @@ def end_turn(state: State, ended: Ended, *, died: bool = False) -> list[AgentEve
     After an interrupt the end is held back until the commands that the turn left behind are stopped: a turn
     that is told as cancelled has stopped working.
     """
-    events = close_gates(state) + cut_replies(state)
+    events = close_gates(state.gates) + cut_replies(state)
     if not died:
         # Codex tells every steer that it takes before it tells the turn's end; what it had only accepted
         # is dropped with the turn (measured: 120 of 120 at ends, interrupts and after them).
@@ -52,10 +48,3 @@ def tell_end(state: State) -> list[AgentEvent]:
     if ended is None or turn is None:
         return []
     return [TurnEnded(turn, ended.stop_reason, ended.failure, ended.cancelled, state.turn_usage())]
-
-
-def close_gates(state: State) -> list[AgentEvent]:
-    """Close the gates that nobody answered: codex waits for them no more."""
-    unanswered = [gate for gate, answered in state.gates.items() if not answered]
-    state.gates.clear()
-    return [GateClosed(gate) for gate in unanswered]

@@ -1,0 +1,102 @@
+"""What the adapters of programs that serve many turns in one process have in common: the end of a turn, names
+of prompts, and what is told of long or odd output."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from outlast.agents.contract import Failure, GateClosed, Raw
+
+T = TypeVar("T")
+
+CONTINUE = (
+    "The previous turn was interrupted. Go on from where it ended. Commands that had started may have run "
+    "wholly or in part: look before you repeat one."
+)
+"""What a turn that goes on is given in the place of its input."""
+TEXT_LIMIT = 64 * 1024
+"""Characters of an input or output of a call."""
+_RAW_LIMIT = 4 * 1024
+_SENT_LIMIT = 2
+"""Only the running turn's is ever asked for. All of them are in the record of each turn's end."""
+_SHOWN = 3
+_STATUS = {401: "auth_failed", 402: "quota_exhausted", 403: "auth_failed", 429: "rate_limited"}
+_SERVER = 500
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A turn's end, which may be held back until nothing of the turn is open any more."""
+
+    stop_reason: str
+    failure: Failure | None = None
+    cancelled: bool = False
+
+
+def failed(failure: Failure) -> Ended:
+    """The end of a turn that failed."""
+    return Ended("failed", failure)
+
+
+def prompt_name(request_id: str, attempt: int) -> str:
+    """One name for one attempt to send one prompt."""
+    return f"{attempt} {request_id}"
+
+
+def note_sent(sent: list[str], prompt: str) -> None:
+    """Remember that a prompt is written."""
+    sent.append(prompt)
+    del sent[:-_SENT_LIMIT]
+
+
+def close_gates(gates: dict[str, bool]) -> list[GateClosed]:
+    """Close the gates that nobody answered: the program waits for them no more. `gates` says of each whether
+    somebody has."""
+    unanswered = [gate for gate, answered in gates.items() if not answered]
+    gates.clear()
+    return [GateClosed(gate) for gate in unanswered]
+
+
+def code_of_status(status: int) -> str:
+    """The taxonomy's code for the HTTP status with which a provider refused a model call."""
+    return _STATUS.get(status, "provider_overloaded" if status >= _SERVER else "unknown")
+
+
+def raw_line(line: bytes, size: int) -> Raw:
+    """The beginning of a line that is not of the protocol. `size` is that of all of it."""
+    kept = line[:_RAW_LIMIT].decode(errors="replace")
+    return Raw(kept, dropped=max(0, size - _RAW_LIMIT))
+
+
+def bounded(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Keep the beginning and the end of a long text and say how much is left out."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
+
+
+def places(lost: Sequence[str]) -> str:
+    """What is wrong at many places: the first ones, and how many more there are."""
+    more = len(lost) - _SHOWN
+    return ", ".join(lost[:_SHOWN]) + (f" and {more} more places" if more > 0 else "")
+
+
+class FirstAndLast(Generic[T]):
+    """Of a long row the first and the last ones."""
+
+    def __init__(self) -> None:
+        self._first: list[T] = []
+        self._last: deque[T] = deque(maxlen=_SHOWN)
+
+    def add(self, one: T) -> None:
+        """The next of the row."""
+        (self._first if len(self._first) < _SHOWN else self._last).append(one)
+
+    @property
+    def kept(self) -> tuple[T, ...]:
+        """In their order."""
+        return (*self._first, *self._last)
