@@ -177,7 +177,7 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
         except TurnHeldError as held:
             # Only a person goes on with it: whoever wants to finds no owner in the way.
             await leave_idle(runtime, session)
-            held.hint = let_go_on(session.id, owned=await lives_elsewhere(runtime, session.id))
+            held.hint = await let_go_on(runtime.store, session.id)
             raise
         await attendance.progress.reached((await runtime.store.tip(session.id)).seq)
         outcome = outcome_of(session.id, its_end)

@@ -30,7 +30,7 @@ from outlast.state.model import OpenTurn, Queued, State
 from outlast.store.contract import Entry, Store
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
-from outlast.turns.lost import waits_for_choice
+from outlast.turns.lost import held_by_loss
 from outlast.turns.requests import InputRequest, decode
 from outlast.turns.steering import Given, content_of
 from outlast.turns.terminal import Ending, Stop
@@ -189,9 +189,11 @@ class SessionActor:
         self._bell.set()
 
     async def resume_queue(self) -> None:
-        """A person wants the work to go on: a held queue is held no more, a closed session is open."""
+        """A person wants the work to go on: a held queue is held no more, a closed session is open. One that
+        waits for a choice about its agent's lost session goes on waiting for that."""
         for loop in self.state.loops.values():
-            if loop.held or self.state.stopped is not None:
+            waits = held_by_loss(self.state, loop.loop)
+            if not waits and (loop.held or self.state.stopped is not None):
                 active = LoopChanged(state="active", reason="resumed")
                 await patience.append(self.journal, [Draft(body=active, loop=loop.loop)], at="actor.resume")
 
@@ -207,7 +209,7 @@ class SessionActor:
         drafts: list[Draft] = []
         settle: list[tuple[str, int]] = []
         root = state.root or ""
-        held = state.loops[root].held and not waits_for_choice(state, root)
+        held = state.loops[root].held and not held_by_loss(state, root)
         busy = self._turn is not None or bool(state.open_turns) or bool(state.queue)
         running = state.running if self.driver.agent.capabilities.steer else None
         if running is not None and running.host_done is not None:

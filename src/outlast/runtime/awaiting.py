@@ -7,7 +7,8 @@ import contextlib
 from shlex import quote
 from typing import NamedTuple
 
-from outlast.errors import BusyError, TurnHeldError
+from outlast.agents.failure import kind_of
+from outlast.errors import BusyError, TurnHeldError, naming
 from outlast.journal import load_state, read_records
 from outlast.records.envelope import Record
 from outlast.records.types import (
@@ -23,6 +24,7 @@ from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
 from outlast.state.turn_ends import End, Ends
 from outlast.store.contract import Store
+from outlast.turns.lost import held_by_loss
 
 _BACK = 100
 """Records that are looked at first, from the end of a journal."""
@@ -119,15 +121,18 @@ async def _goes_on(store: Store, session: str, turn: str) -> bool:
         raise TurnHeldError(
             f"turn {turn} of session {session} has not begun: {because}",
             turn=turn,
-            hint=let_go_on(session, owned=row.owner is not None),
+            hint=await let_go_on(store, session),
             session_id=session,
         )
     return row.entry.state != "stopped"
 
 
-def let_go_on(session: str, *, owned: bool) -> str:
-    """How a person lets a held queue go on; `owned`: somebody runs the session."""
-    if owned:
+async def let_go_on(store: Store, session: str) -> str:
+    """How a person lets a held queue go on."""
+    state = await load_state(store, session)
+    if state.root is not None and held_by_loss(state, state.root):
+        return naming(kind_of("session_missing").next_step, session)
+    if await store.holder(session) is not None:
         return f"`outlast skip {quote(session)}` lets it go on"
     return f"`outlast resume {quote(session)}` goes on with it"
 

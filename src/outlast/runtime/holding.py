@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from outlast.records.envelope import Draft
 from outlast.records.types import InputAccepted, TurnParked, TurnStarted
 from outlast.state.model import Loop, State
-from outlast.turns.lost import waits_for_choice
+from outlast.turns.lost import HELD, held_by_loss, waits_for_choice
 from outlast.turns.requests import HoldRequest
 
 
@@ -24,7 +24,8 @@ def held_because(state: State, turn: str) -> str | None:
         return None
     others = len(state.queue) - 1
     beside = f" ({others} more wait)" if others > 1 else " (one more waits)" if others else ""
-    return f"the queue is held{beside}"
+    lost = f": {HELD}" if held_by_loss(state, loop.loop) else ""
+    return f"the queue is held{lost}{beside}"
 
 
 def held_inputs(

@@ -127,6 +127,22 @@ def waits_for_choice(state: State, loop: str) -> bool:
     return any(gate.loop == loop and about_lost(gate.choices) for gate in state.gates.values())
 
 
+def held_by_loss(state: State, loop: str) -> bool:
+    """Whether the queue waits until a person has chosen what becomes of the loop's provider session, asked
+    (`on_lost = ask`) or not (`refuse`, or a question that was answered so): neither a new input nor a resume
+    lets it go on, because each input would be used up by the same failure."""
+    if waits_for_choice(state, loop):
+        return True
+    one = state.loops[loop]
+    if not one.held or one.provider_state != "lost" or one.decided is not None:
+        return False
+    newest = state.last_unsuccessful.get(loop)
+    if newest is not None and newest.outcome == "failed" and newest.reason in CODES:
+        return True
+    parked = (closed for closed in state.parked.values() if closed.loop == loop and closed.message)
+    return any(one.lost_because.startswith(closed.message[:REASON_LIMIT]) for closed in parked)
+
+
 def question(loop: Loop, turn: OpenTurn, failure: ReceiptError) -> GateOpened:
     """What a person is asked."""
     captured = loop.captured if _is_of(loop) else None

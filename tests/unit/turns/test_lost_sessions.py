@@ -6,10 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from outlast.agents.contract import Failure, TurnEnded
+from outlast.journal import Proposal
 from outlast.records.agent_state import AgentSessionDecided, AgentStateCaptured, StatePiece
 from outlast.records.types import (
     AgentSessionChanged,
     GateOpened,
+    GateResolved,
     LoopChanged,
     TurnFailed,
     TurnParked,
@@ -17,7 +19,7 @@ from outlast.records.types import (
 )
 from outlast.state.model import OpenGate, State
 from outlast.testing.journals import JournalBuilder
-from outlast.turns.lost import OnLost, by_itself, waits_for_choice, with_loss
+from outlast.turns.lost import OnLost, by_itself, held_by_loss, waits_for_choice, with_loss
 from outlast.turns.receipt import receipt
 from outlast.turns.terminal import Ending, close
 
@@ -45,9 +47,12 @@ def failed_of_loss() -> TurnFailed:
     return TurnFailed(receipt=receipt(1, "host_launch", GONE))
 
 
+def closing(state: State, failure: Failure = GONE) -> Proposal:
+    return close(state, "t", Ending(failure=failure, phase="host_launch"))
+
+
 def told(state: State, failure: Failure, on_lost: OnLost = "ask") -> list[object]:
-    closing = close(state, "t", Ending(failure=failure, phase="host_launch"))
-    return [draft.body for draft in with_loss(state, "t", closing, on_lost).drafts]
+    return [draft.body for draft in with_loss(state, "t", closing(state, failure), on_lost).drafts]
 
 
 def test_a_person_is_asked_and_the_queue_waits() -> None:
@@ -138,8 +143,8 @@ def test_an_agent_without_a_session_has_lost_none() -> None:
 
 def test_a_turn_that_was_done_tells_nothing() -> None:
     state = running()
-    closing = close(state, "t", Ending(ended=TurnEnded("t")))
-    assert with_loss(state, "t", closing, "ask") == closing
+    done = close(state, "t", Ending(ended=TurnEnded("t")))
+    assert with_loss(state, "t", done, "ask") == done
 
 
 def test_one_question_at_a_time() -> None:
@@ -161,3 +166,34 @@ def test_one_question_at_a_time() -> None:
     )
     assert waits_for_choice(state, "main")
     assert [type(body) for body in told(state, GONE)] == [AgentSessionChanged, TurnFailed, LoopChanged]
+
+
+@pytest.mark.parametrize("on_lost", ["ask", "refuse"])
+def test_the_queue_waits_for_the_choice_and_for_nothing_else(on_lost: OnLost) -> None:
+    """Neither a new input nor a resume lets it go on; a choice does, and so does a person who skips."""
+    journal = JournalBuilder().running("t")
+    session = AgentSessionChanged(provider="p", provider_session="a", state="confirmed", source="chosen")
+    state = journal.add(session, turn="t").state()
+    bodies = [draft.body for draft in with_loss(state, "t", closing(state), on_lost).drafts]
+    gate = next((body for body in bodies if isinstance(body, GateOpened)), None)
+    state = journal.add(*bodies, turn="t").state()
+    assert held_by_loss(state, "main")
+    if gate is not None:
+        state = journal.add(
+            GateResolved(gate=gate.gate, reason="answered", answer="refuse"), turn="t"
+        ).state()
+        assert held_by_loss(state, "main"), "it was answered that it is left so"
+    chosen = AgentSessionDecided(provider_session="a", choice="put_back", by="me")
+    assert not held_by_loss(journal.add(chosen).state(), "main")
+
+
+def test_a_queue_that_is_held_for_another_reason_goes_on_when_a_person_wants_it() -> None:
+    """Also where the agent's session was lost before."""
+    journal = JournalBuilder().running("t")
+    session = AgentSessionChanged(
+        provider="p", provider_session="a", state="lost", source="observed", reason="gone"
+    )
+    other = TurnFailed(receipt=receipt(1, "host_execute", Failure("unknown", "who knows")))
+    held = LoopChanged(state="held", reason="cancelled")
+    state = journal.add(session, other, held, turn="t").state()
+    assert not held_by_loss(state, "main")
