@@ -173,7 +173,7 @@ async def _take_and_order(
             await session.quiet()
             settled = type(settled)("done")
         if hung is not None:
-            ended = f"{hung.label} did not answer and was ended; the agent is gone, with all that it had started"
+            ended = f"{hung.label} did not answer and was ended; the agent is gone"
             settled = type(settled)(settled.result, settled.detail or ended)
         actor = runtime.actor(session.id)
         if actor is not None:
