@@ -14,6 +14,14 @@ from tests.cli.support import Shell, on_terminal, reader, until
 TEXT = "CRLF\r\n NUL \0 emoji \N{ROCKET} and  spaces \t "
 
 
+def test_of_a_program_that_is_not_there_nobody_is_sent_to_its_error_output(shell: Shell) -> None:
+    shell.agents(gone=("/nowhere/agent",))
+    ran = shell.run("run", "-a", "gone", "--session", "s", "hello")
+    assert ran.code == 1
+    assert "the agent's program /nowhere/agent is not there" in ran.err
+    assert "what to do: Mend what is named there: no program ran. Then `outlast retry s`." in ran.err
+
+
 def test_no_way_back(shell: Shell) -> None:
     """The agent's words are on standard output, and the last line on standard error says how to return."""
     ran = shell.process(
