@@ -64,7 +64,7 @@ class DatabaseLine(msgspec.Struct, frozen=True):
     help="Also where the journal has lost its beginning: the session begins again, without its history.",
 )
 @click.option(
-    "-a", "--agent", metavar="NAME", help="With --anew: its agent, where nothing tells which one it had."
+    "-a", "--agent", metavar="NAME", help="With --anew: its agent, where that is not known or not here."
 )
 @json_option()
 def repair_command(session: str | None, database: bool, anew: bool, agent: str | None, as_json: bool) -> int:
@@ -173,7 +173,8 @@ def _anew(config: Config, agent: str | None) -> Anew:
 
     def resolve(name: str) -> Agent:
         if name not in known:
-            raise AgentNotFoundError(f"there is no agent {name!r}", hint=f"there are: {named}")
+            hint = f"there are: {named}; --agent names the one that it goes on with"
+            raise AgentNotFoundError(f"there is no agent {name!r}", hint=hint)
         return known[name]
 
     def otherwise() -> Opening:
@@ -183,7 +184,7 @@ def _anew(config: Config, agent: str | None) -> Anew:
             )
         return Opening(agent=agent, workspace=real_workspace(None), title="begun again by a repair")
 
-    return Anew(resolve, otherwise)
+    return Anew(resolve, otherwise, agent)
 
 
 async def _repair(config: Config, name: str, anew: Anew | None) -> RepairLine:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from outlast.agents.contract import Agent
 from outlast.errors import IntegrityError, OutlastError, StoreBusyError
 from outlast.ids import new_id
@@ -28,11 +30,12 @@ _ALL = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Anew:
-    """`resolve` gives the agent of a name, or raises AgentNotFoundError. `otherwise` opens a session of which
-    nothing tells folder and agent, or raises."""
+    """`resolve` gives the agent of a name, or raises AgentNotFoundError. `agent` is the one that a person has
+    named. `otherwise` opens a session of which nothing tells folder and agent, or raises."""
 
     resolve: Callable[[str], Agent]
     otherwise: Callable[[], Opening]
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Begun:
 async def begin_anew(store: Store, found: Verified, anew: Anew) -> Begun:
     """To be called under the session's lease. Raises StoreBusyError while an agent lives that may be its."""
     opening = await _opening(store, found) or anew.otherwise()
+    if anew.agent is not None:
+        opening = msgspec.structs.replace(opening, agent=anew.agent)
     agent = anew.resolve(opening.agent)
     await _refuse_while_its_agent_may_live(store, found.session)
     return Begun(State(found.session), tuple(beginning(opening, new_id(), agent)))

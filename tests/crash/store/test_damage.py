@@ -453,6 +453,29 @@ def test_a_repair_that_is_killed_leaves_the_old_journal_or_the_new_one(
     assert doctor(shell) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("whole", [False, True], ids=["a bad beginning", "nothing left"])
+def test_a_beginning_anew_that_is_killed_leaves_what_was_there_or_the_new_journal(
+    shell: Shell, step: str, whole: bool
+) -> None:
+    connection = apsw.Connection(str(written(shell)))
+    sql = "DELETE FROM record WHERE s = 2" if whole else "UPDATE record SET at = 1 WHERE s = 2 AND seq = 2"
+    connection.execute(sql)
+    connection.close()
+    faults = {"OUTLAST_FAULTS": f"{step}=kill", "OUTLAST_FAULTS_TESTING": "1"}
+    anew = ("repair", "b", "--anew", "--agent", "scripted")
+    killed = shell.process(*anew, environ=shell.environ | faults)
+    assert killed.code == -9, killed
+    before = shell.run("verify", "b", "--json").lines[0]
+    done = shell.json(*anew)
+    assert done["repaired"] is not before["ok"]
+    (told,) = [line for line in tail(shell, "b") if line["type"] == "JournalRepaired"]
+    assert (told["body"]["cut_seq"], told["body"]["lost_to"]) == (1, 3 + INPUTS)
+    assert shell.json("verify", "b")["ok"]
+    assert doctor(shell) == []
+
+
 def tail(shell: Shell, session: str) -> list[dict[str, Any]]:
     return shell.run("tail", session, "--json", "--internal").lines
 
