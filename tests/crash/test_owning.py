@@ -125,9 +125,11 @@ async def test_a_closed_session_stays_closed_though_somebody_waits(home: Home) -
         assert (await session.close()).result == "done"
         with pytest.raises(TurnHeldError, match="closed"):
             await waiting
-        async with asyncio.timeout(30):
+        with runtime.store.changes("s") as bell:
             while await runtime.store.holder("s") is not None:
-                await asyncio.sleep(0.01)
+                async with asyncio.timeout(30):
+                    await bell.wait()
+                bell.clear()
         assert home.effects == ["1"]
         third = await session.send("[[effect:third]]")
         await third.result()

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outlast.ids import derived_uuid
-
 SPREAD, SPREAD_MOST = 0.1, 10.0
 """By how much more than a provider asked for is waited, so that not all come back in one moment: up to this
 share of it, and up to these seconds."""
@@ -42,6 +40,8 @@ class RetryPolicy:
 def chance_of(*parts: str | int) -> float:
     """A number from 0 to 1, below 1, that is the same for the same parts: what spreads the waits of many
     sessions, and is computed again by whoever asks."""
+    from outlast.ids import derived_uuid  # noqa: PLC0415 - the configuration is read without it
+
     return int.from_bytes(derived_uuid("retry", *parts)[:6], "big") / 2**48
 
 

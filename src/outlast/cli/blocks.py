@@ -66,6 +66,11 @@ class Blocks:
         """Tell what is not told yet of all that was shown, up to the end of a batch."""
         await self._settle()
 
+    @property
+    def told(self) -> bool:
+        """Whether anything had an outcome here."""
+        return bool(self._outcomes)
+
     def exit_code(self) -> int:
         """0 when every turn that ended here is done; 130 when the last one was cancelled; else 1."""
         codes = [exit_of_outcome(outcome) for outcome in self._outcomes.values()]

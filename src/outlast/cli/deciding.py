@@ -40,20 +40,32 @@ class Decider:
         self._reader: LineReader | None = None
         self.stuck: asyncio.Future[OpenQuestion] = asyncio.get_running_loop().create_future()
         """Done when a question is open that nobody here answers and the work waits for."""
-        self.parked: dict[str, OpenQuestion] = {}
-        """Open questions that the work does not wait for."""
+        self.questions: dict[str, OpenQuestion] = {}
+        """Those that are open."""
 
     def opened(self, question: OpenQuestion) -> None:
-        if question.parked:
-            self.parked[question.gate] = question
+        self.questions[question.gate] = question
         if question.gate not in self._asking:
             self._asking[question.gate] = asyncio.create_task(self._decide(question))
 
     def resolved(self, gate: str) -> None:
-        self.parked.pop(gate, None)
+        self.questions.pop(gate, None)
         task = self._asking.pop(gate, None)
         if task is not None:
             task.cancel()
+
+    async def answered(self) -> bool:
+        """Until no question is asked here any more that the work waits for; whether there was one. Where
+        nobody here answers it is `stuck` that says so."""
+        asked = False
+        while tasks := [
+            task
+            for gate, task in self._asking.items()
+            if not task.done() and gate in self.questions and not self.questions[gate].parked
+        ]:
+            asked = True
+            await asyncio.wait(tasks)
+        return asked
 
     def hang_up(self) -> None:
         """Nobody is at the terminal any more."""

@@ -85,6 +85,7 @@ class Attendance:
         """Held while one thing is shown: nothing may come into the middle of an outcome's line."""
         self._before: Callable[[Record], Awaitable[None]] | None = None
         self._after: Callable[[Record], Awaitable[None]] | None = None
+        self._present = asyncio.Event()
         self._past: dict[str, OpenQuestion] | None = {question.gate: question for question in watch.questions}
         """Questions of the past, until the present is reached: most of them have their answer there."""
 
@@ -134,6 +135,7 @@ class Attendance:
         past, self._past = self._past, None
         for question in (past or {}).values():
             self._watch.decider.opened(question)
+        self._present.set()
 
     def _note_gate(self, record: Record) -> None:
         body = record.body
@@ -163,9 +165,16 @@ class Attendance:
         if self._after is not None:
             await self._after(record)
 
+    async def answered(self) -> bool:
+        """Let the person at this terminal answer what is open and the work waits for, such as what becomes of
+        a lost session; whether there was such a question. To be called where nothing else is left to do."""
+        await self.progress.reached((await self._watch.runtime.store.tip(self._watch.session.id)).seq)
+        await self._present.wait()
+        return await self._watch.decider.answered()
+
     async def raise_if_asked(self) -> None:
-        """Raises WaitingForAnswerError if a parked turn waits for an answer now that all else is done."""
-        open_ones = (*(self._past or {}).values(), *self._watch.decider.parked.values())
+        """Raises WaitingForAnswerError if a turn waits for an answer now that all else is done."""
+        open_ones = (*(self._past or {}).values(), *self._watch.decider.questions.values())
         for question in open_ones:
             raise await self._waiting(question)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from outlast.cli.contact import lives_elsewhere, open_runtime, speakable
+from outlast.cli.exits import Exit
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.running import run_async
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from outlast.runtime.handles import Session
     from outlast.runtime.runtime import Runtime
     from outlast.runtime.waiting import WaitingCommand
+    from outlast.store.contract import Store
 
 
 @click.command("resume")
@@ -41,7 +44,7 @@ def resume_command(session: str, wait: float, take_over: bool, as_json: bool) ->
 
     A turn whose agent still lives is attached to and goes on; one that ended meanwhile is settled from what
     the agent wrote; one that a crash cut off is closed and not executed again. Exits 4, naming the owner,
-    when another process owns the session.
+    when another process owns the session, and 1, naming it, where nothing is left but a parked turn.
     """
     from outlast.cli.asking_trust import settled_config
     from outlast.cli.options import real_workspace
@@ -77,9 +80,33 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
             await attendance.attend(_drain(runtime, session, attendance))
             await blocks.finish()
             await attendance.raise_if_asked()
+            stuck = [] if blocks.told else await _left_to_a_person(runtime.store, session.id)
+            for line in stuck:
+                screen.note(visible(line))
         finally:
             presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
-        return blocks.exit_code()
+        return Exit.FAILED if stuck else blocks.exit_code()
+
+
+async def _left_to_a_person(store: Store, session: str) -> list[str]:
+    """What nobody goes on with before a person has decided, and how to: nothing else was left to do."""
+    from outlast.agents.failure import kind_of
+    from outlast.errors import naming
+    from outlast.journal import load_state
+    from outlast.turns.lost import held_by_loss
+
+    state = await load_state(store, session)
+    if state.root is not None and held_by_loss(state, state.root):
+        waiting = f"; {len(state.queue)} waiting" if state.queue else ""
+        step = naming(kind_of("session_missing").next_step, session)
+        return [f"the agent's session is lost{waiting}", f"  what to do: {step}"]
+    lines = []
+    for turn, closed in state.parked.items():
+        why = f": {closed.reason}" if closed.reason else ""
+        which = f"{quote(session)} {quote(turn)}"
+        lines.append(f"turn {short(turn)} is parked{why}")
+        lines.append(f"  what to do: outlast retry {which} runs it again; outlast skip {which} leaves it")
+    return lines
 
 
 def _after(
@@ -109,5 +136,5 @@ async def _drain(runtime: Runtime, session: Session, attendance: Attendance) -> 
     """Until nothing is left to do and all of it is shown."""
     from outlast.cli.run import leave_idle
 
-    await leave_idle(runtime, session)
+    await leave_idle(runtime, session, attendance)
     await attendance.progress.reached((await runtime.store.tip(session.id)).seq)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from outlast.agents.contract import Agent
-    from outlast.cli.following import Showing
+    from outlast.cli.following import Attendance, Showing
     from outlast.config import Config
     from outlast.records.types import Content
     from outlast.runtime.handles import Session, Turn
@@ -171,21 +171,27 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
     attendance = attendance_of(session, showing, turn=turn.id)
     ended: list[Outcome] = []
 
-    async def to_the_end() -> None:
+    async def its_end(after: int) -> int:
         try:
-            its_end = await end(runtime, session.id, turn.id, turn.after)
+            found = await end(runtime, session.id, turn.id, after)
         except TurnHeldError as held:
             # Only a person goes on with it: whoever wants to finds no owner in the way.
             await leave_idle(runtime, session)
             held.hint = await let_go_on(runtime.store, session.id)
             raise
         await attendance.progress.reached((await runtime.store.tip(session.id)).seq)
-        outcome = outcome_of(session.id, its_end)
-        await attendance.tell(outcome, text_pieces(runtime.store, session.id, its_end))
+        outcome = outcome_of(session.id, found)
+        await attendance.tell(outcome, text_pieces(runtime.store, session.id, found))
         ended.append(outcome)
         sent.ended = True
+        return found.seq
+
+    async def to_the_end() -> None:
+        seq = await its_end(turn.after)
+        while await attendance.answered() and await _begun_again(runtime, session, turn.id, seq):
+            seq = await its_end(seq)  # The person has just said how it goes on.
         attendance.policy.cancels = False  # what is left in the queue is not this command's
-        await leave_idle(runtime, session)
+        await leave_idle(runtime, session, attendance)
         await attendance.progress.reached((await runtime.store.tip(session.id)).seq)
 
     try:
@@ -196,12 +202,26 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
     return exit_of_outcome(ended[-1].outcome)
 
 
-async def leave_idle(runtime: Runtime, session: Session) -> None:
+async def _begun_again(runtime: Runtime, session: Session, turn: str, after: int) -> bool:
+    """Whether the turn that ended at the record `after` was taken up again since."""
+    from outlast.journal import read_records
+    from outlast.records.types import TurnRetried
+
+    async for record in read_records(runtime.store, session.id, after, large="outline"):
+        if record.turn == turn and isinstance(record.body, TurnRetried):
+            return True
+    return False
+
+
+async def leave_idle(runtime: Runtime, session: Session, attendance: Attendance | None = None) -> None:
     """If this process owns the session: let the queue drain, end the agent, verified, and give the lease
-    back. What was sent to it in that moment is not left behind: whoever sent it saw an owner."""
+    back. What was sent to it in that moment is not left behind: whoever sent it saw an owner. A question that
+    the queue waits for is asked first, of the person that is attended to."""
     while (actor := runtime.actor(session.id)) is not None:
         # It may end meanwhile: somebody closes the session.
         await actor.quiet()
+        if attendance is not None and await attendance.answered():
+            continue
         await actor.finish()
         if await _work_is_left(runtime, session):
             await runtime.own(session.id)

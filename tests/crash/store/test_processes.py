@@ -411,7 +411,7 @@ async def test_starved_writer(url: str, tmp_path: Path) -> None:
     assert min(written) > turns // 8, written
 
 
-async def test_a_full_disk_refuses_clearly_and_nothing_acknowledged_is_lost(url: str, tmp_path: Path) -> None:
+async def test_a_limit_on_files_refuses_and_nothing_acknowledged_is_lost(url: str, tmp_path: Path) -> None:
     with other(url, tmp_path) as process:
         process.ask("acquire", "s")
         process.ask("append", "s", 5)
@@ -419,8 +419,8 @@ async def test_a_full_disk_refuses_clearly_and_nothing_acknowledged_is_lost(url:
         written = 5
         while isinstance(answer := process.ask("append", "s", 20), int):
             written = answer
-        assert answer == "error: store_full"
-        assert process.ask("admit", "s", "r") == "error: store_full"
+        assert answer == "error: store_limit"
+        assert process.ask("admit", "s", "r") == "error: store_limit"
         assert process.ask("lost", "s") is False
         process.ask("limit_files", 0)
         assert process.ask("append", "s", 1) == written + 1
@@ -435,7 +435,7 @@ async def test_optimistic_stuck(url: str, tmp_path: Path) -> None:
         process.ask("admit", "s", "first")
         process.ask("limit_files", 8 * 1024)
         for name, request in (("s", "second"), ("new", "first")):
-            assert process.ask("admit", name, request, "x" * 100_000) == "error: store_full"
+            assert process.ask("admit", name, request, "x" * 100_000) == "error: store_limit"
         store = await open_store(url)
         assert [row.entry.session for row in await store.list()] == ["s"]
         assert [entry.request_id for entry in await store.pending("s")] == ["first"]
