@@ -12,7 +12,12 @@ def faulty(shell: Shell, *points: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "point", ["restore.acquire.before", "restore.probe.before", "restore.begin.before_append"]
+    "point",
+    [
+        "restore.acquire.before",
+        pytest.param("restore.probe.before", marks=pytest.mark.slow),
+        pytest.param("restore.begin.before_append", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_that_cannot_go_on_names_what_is_stored_and_resume_runs_it_once(
     shell: Shell, point: str

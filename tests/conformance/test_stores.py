@@ -23,9 +23,11 @@ from outlast.testing.store_conformance import (
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WAYS = {"memory": InMemory, "sqlite": Sqlite, "sqlite in processes": SqliteProcesses}
+QUICK = ("memory", "sqlite")
+PARAMS = [pytest.param(way, marks=() if way in QUICK else pytest.mark.slow) for way in WAYS]
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=WAYS)
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=PARAMS)
 async def harness(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Harness]:

@@ -57,7 +57,7 @@ def assert_ran_once(place: Place, *turns: str) -> None:
     place.assert_effects_once(*turns)
 
 
-@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("point", AROUND)
 def test_owner_dies_around_a_snapshot(place: Place, point: str, nth: int) -> None:
     """Its first one, and one that would replace it."""
