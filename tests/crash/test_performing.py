@@ -38,7 +38,7 @@ class World:
     def body(self, context: outlast.EffectContext) -> Any:
         self.given.append(context)
         answer = self.answers.pop(0) if self.answers else None
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -155,8 +155,43 @@ async def test_a_body_that_raises_and_may_not_run_again_waits_for_a_person(tmp_p
     assert world.given[-1].turn == "t"
 
 
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("raised", "in_loop"),
+    [
+        (StopIteration(), False),
+        (SystemExit(3), False),
+        (KeyboardInterrupt(), False),
+        (asyncio.CancelledError(), False),
+        (UnspeakableError(), False),
+        (SystemExit(3), True),
+        (asyncio.CancelledError(), True),
+    ],
+)
+async def test_what_a_body_raises_ends_neither_the_session_nor_the_process(
+    tmp_path: Path, raised: BaseException, in_loop: bool
+) -> None:
+    world = World(answers=[raised])
+
+    async def body(context: outlast.EffectContext) -> Any:
+        return world.body(context)
+
+    effects = [outlast.TurnEffect("push", "write_back", body if in_loop else world.body)]
+    async with owner(tmp_path, effects) as session:
+        assert (await (await session.send(PROMPT, agent="a")).result()).outcome == "parked"
+        (lost,) = await bodies(session, EffectSettled)
+        assert (lost.outcome, lost.reason) == ("unknown", f"its body raised {type(raised).__name__}")
+        assert (await (await session.send(PROMPT)).result()).outcome == "done"
+
+
 async def test_a_result_that_cannot_be_kept_is_done_all_the_same(tmp_path: Path) -> None:
-    world = World(answers=[object(), "x" * 20_000])
+    endless: list[Any] = []
+    endless.append(endless)
+    world = World(answers=[endless, "x" * 20_000])
     effects = [
         outlast.TurnEffect("push", "write_back", world.body),
         outlast.TurnEffect("spend", "settle", world.body),

@@ -124,6 +124,7 @@ class Conversation:
             if self.merger.pending and self._flush_is_due():
                 await self._flush()
             if more:
+                await self._enforce(more)  # an agent may write faster than it is read, for ever
                 await asyncio.sleep(0)
                 continue
             # A state stored past the turn's end would hide it from a later owner.
@@ -364,7 +365,7 @@ class Conversation:
 
     # --- deadlines ---------------------------------------------------------------------------------
 
-    async def _enforce(self) -> None:
+    async def _enforce(self, more: bool = False) -> None:
         asks = bool(self._open_gates())
         if not asks:
             await self._grace(asks=False)
@@ -373,7 +374,7 @@ class Conversation:
             monotonic(),
             stop=None if stop is None else stop.reason,
             ending=fold.ending or self._failure is not None,
-            idle=None if asks or fold.open_calls else await self._idle(),
+            idle=None if asks or more or fold.open_calls else await self._idle(),
             asks=asks,
         )
         if self._deadlines.must_end(monotonic()):

@@ -31,7 +31,7 @@ from outlast.turns.effects import (
     next_step,
 )
 from outlast.turns.report import report
-from outlast.turns.running import BodyLock, begin
+from outlast.turns.running import BodyLock, BodyRaised, begin, kind_raised
 from outlast.turns.terminal import Ending, Stop
 
 LEAVE = 5.0
@@ -141,7 +141,7 @@ class Performing:
     async def _failed(self, effect: Effect, today: TurnEffect, error: Exception) -> None:
         """What it had done until then nobody knows: as after a crash, but for the reason that can be told."""
         # What it said goes to the program's log alone: it may hold anything.
-        told = f"its body raised {type(error).__name__}"
+        told = f"its body raised {kind_raised(error)}"
         if "never" in (effect.replay, today.rule):
             await self._settle(effect, "unknown", "run", reason=told)
 
@@ -188,7 +188,7 @@ class Performing:
             return
         except Exception as error:  # noqa: BLE001 - it is the embedding program's, and cannot tell
             report(f"the check of effect {effect.name} of turn {self.turn} failed", error)
-            reason = f"its check raised {type(error).__name__}"
+            reason = f"its check raised {kind_raised(error)}"
         await self._settle(effect, outcome, "check", reason=reason)
 
     async def _settle(
@@ -252,6 +252,8 @@ class Performing:
         finally:
             lost.cancel()
             task.cancel()
+        if task.cancelled() and not self._leaves:
+            raise BodyRaised(asyncio.CancelledError())  # by itself: nobody here has cancelled it
         return task.result()
 
     def _draft(self, body: Body) -> Draft:
@@ -277,7 +279,7 @@ def _kept(result: Any) -> tuple[str | None, str]:
     try:
         encoded = msgspec.json.encode(result)
         text = encoded.decode("utf-8")
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - too large a number, too deep: it is done all the same
         return None, f"its result is not kept: {type(error).__name__}"
     if len(encoded) > RESULT_LIMIT:
         return None, f"its result is not kept: {len(encoded)} bytes of JSON, the limit is {RESULT_LIMIT}"

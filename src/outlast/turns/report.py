@@ -15,4 +15,11 @@ def report(what: str, error: BaseException) -> None:
     raised."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"
-    _LOG.error("%s: %s: %s (%s)", what, type(error).__name__, tidy(str(error)), place)
+    _LOG.error("%s: %s: %s (%s)", what, type(error).__name__, _words(error), place)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return tidy(str(error))
+    except BaseException as worse:  # noqa: BLE001 - what others wrote, and only its words are lost
+        return f"its words cannot be told, that raised {type(worse).__name__}"

@@ -67,6 +67,35 @@ def begin(
     return task
 
 
+class BodyRaised(Exception):  # noqa: N818 - says what was raised
+    """A body raised what would end more than itself: the loop, the process, the task that waits for it."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(f"it raised {type(raised).__name__}")
+        self.raised = raised
+
+
+def kind_raised(error: BaseException) -> str:
+    """The name of the type that a body raised."""
+    return type(error.raised if isinstance(error, BodyRaised) else error).__name__
+
+
+def _may_be_raised(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, StopIteration)
+
+
+async def _harmless(body: Awaitable[Any]) -> Any:
+    """What a body that runs in the loop gives."""
+    try:
+        return await body
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise  # The second is a person's at the keyboard here, unlike in a thread.
+    except BaseException as raised:
+        if _may_be_raised(raised):
+            raise
+        raise BodyRaised(raised) from raised
+
+
 class _Call:
     def __init__(
         self, function: Callable[[EffectContext], Any], given: EffectContext, lock: BodyLock | None
@@ -78,17 +107,22 @@ class _Call:
     async def result(self) -> Any:
         function = self._function
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-            return await function(self._given)
-        found = await asyncio.to_thread(self._run)
-        return await found if isinstance(found, Awaitable) else found
+            return await _harmless(function(self._given))
+        found, raised = await asyncio.to_thread(self._run)
+        if raised is not None:
+            raise raised if _may_be_raised(raised) else BodyRaised(raised)
+        return await _harmless(found) if isinstance(found, Awaitable) else found
 
-    def _run(self) -> Any:
+    def _run(self) -> tuple[Any, BaseException | None]:
+        """What it gave and what it raised: a future takes no StopIteration, and then never ends."""
         with self._mutex:
             if self._left.is_set():
-                return None  # No thread was free for it until then.
+                return None, None  # No thread was free for it until then.
             self._in_thread.set()
         try:
-            return self._function(self._given)
+            return self._function(self._given), None
+        except BaseException as raised:  # noqa: BLE001 - of a body in its thread, not of this process
+            return None, raised
         finally:
             with self._mutex:
                 self._in_thread.clear()
