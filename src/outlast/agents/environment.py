@@ -64,6 +64,14 @@ no transcript, or refuse to start."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+
+
+def secrets_in(environ: Mapping[str, str]) -> list[str]:
+    """Values of variables that are called as secrets are: an agent may have been given and print them."""
+    return [value for name, value in environ.items() if _SECRET_NAMES.search(name)]
+
+
 def agent_environment(environ: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
     """The variables of `environ` that an agent gets: the safe list and `names`. Raises ConfigError as
     `check_names` does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import signal as signals
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from outlast.agents.contract import ExitInfo, Failure
@@ -363,6 +363,16 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     for pattern in _SECRETS:
         text = pattern.sub(_mask, text)
     return text
+
+
+def without(failure: Failure, secrets: Iterable[str]) -> Failure:
+    """`failure` with none of `secrets` in its message, nor the beginning of one where that was cut."""
+    told = failure.message
+    if told.endswith("…"):
+        begins = (s[:n] for s in secrets if len(s) >= 8 for n in range(len(s), 3, -1))
+        cut = max((b for b in begins if told[:-1].endswith(b)), key=len, default="")
+        told = told[: len(told) - 1 - len(cut)] + "…"
+    return replace(failure, message=redact(told, secrets))
 
 
 def _mask(match: re.Match[str]) -> str:

@@ -4,8 +4,6 @@ into a record, where others would read it."""
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,17 +16,10 @@ TAIL = 8192
 """Bytes that are looked at."""
 
 
-_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
-
-
-def secrets_in(environ: Mapping[str, str]) -> list[str]:
-    """Values of variables that are called as secrets are: an agent may have been given and print them."""
-    return [value for name, value in environ.items() if _SECRET_NAMES.search(name)]
-
-
 def last_words(attempt: TurnAttemptStarted) -> list[str]:
     """The last lines that say something, without what looks like a credential or is one of this process's
     own; none where the file is not there or not ours to read."""
+    from outlast.agents.environment import secrets_in
     from outlast.agents.failure import tidy
     from outlast.cli.text import first_line
     from outlast.keep import AgentFolder

@@ -17,6 +17,7 @@ from outlast.agents.contract import (
     Agent,
     Failure,
 )
+from outlast.agents.environment import secrets_in
 from outlast.clock import boottime, now
 from outlast.errors import in_words
 from outlast.journal import Journal, Proposal
@@ -425,9 +426,12 @@ class LoopDriver:
             )
             return
 
+        secrets = tuple(secrets_in(self.hosting.environ))
+
         def terminal(state: State) -> Proposal:
             judging = Judging(now(), self.agent.retry_attempts, Boot(boot_id(), boottime()))
-            closing = close(state, turn, replace(ending, judging=judging), self.agent.after_failure)
+            known = replace(ending, judging=judging, secrets=secrets)
+            closing = close(state, turn, known, self.agent.after_failure)
             told = lost.with_loss(state, turn, closing, self.agent.on_lost)
             return Proposal(told.drafts + folded, told.settle)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outlast.agents.contract import ExitInfo, Failure, TurnEnded
-from outlast.agents.failure import classify_exit
+from outlast.agents.failure import classify_exit, without
 from outlast.ids import derived_id
 from outlast.journal import Proposal
 from outlast.records.effects import HostDone
@@ -77,6 +77,8 @@ class Ending:
     """Of the inputs that were to join the turn."""
     judging: Judging | None = None
     """What a failure is judged by; None: it is a failure, and that is all."""
+    secrets: tuple[str, ...] = ()
+    """Values that no record may hold, whatever they look like."""
 
 
 def close(state: State, turn_id: str, ending: Ending, after_failure: AfterFailure = "continue") -> Proposal:
@@ -140,7 +142,7 @@ def _bodies(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFa
 
 
 def _failed(state: State, turn: OpenTurn, ending: Ending, after_failure: AfterFailure) -> list[Body]:
-    failure = _failure(ending)
+    failure = without(_failure(ending), ending.secrets)
     verdict = None
     if ending.judging is not None and turn.host_done is None:  # An effect is never repeated by a policy.
         verdict = judged(state.session, turn, failure, ending.judging)

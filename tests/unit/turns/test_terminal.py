@@ -60,6 +60,16 @@ def test_a_launch_that_failed_has_nothing_to_recover() -> None:
     assert failed.body.receipt.host_recovery is None
 
 
+def test_credential_leak() -> None:
+    """A secret that looks like none is in no receipt, nor half of it where the message was cut."""
+    secret = "plain words that nobody knows"
+    for said in (f"bad key {secret}, sorry", f"bad key {secret[:9]}…"):
+        ending = Ending(failure=Failure("auth_failed", said), secrets=(secret,))
+        (failed,) = close(RUNNING, "t", ending).drafts
+        assert isinstance(failed.body, TurnFailed)
+        assert failed.body.receipt.error.message in ("bad key [redacted], sorry", "bad key …")
+
+
 def test_cancel_then_run() -> None:
     """A person's cancel ends the turn and holds the queue, and is settled by the turn's own record."""
     closing = close(RUNNING, "t", Ending(exit=KILLED, stop=Stop("cancelled", "ann", "c1")))
