@@ -16,6 +16,7 @@ OutlastError
 │   ├── LeaseHeldError            names the holder
 │   ├── LeaseLostError            this process owned it and does so no more
 │   ├── RequestCollisionError     one request id, two bodies
+│   ├── SessionInUseError         an agent's own session that somebody else has
 │   ├── BusyError                 `when_busy="reject"` and a turn was running
 │   └── AmbiguousIdError          a prefix that fits several sessions
 ├── StoreError                    not stored; but for one:
@@ -217,6 +218,10 @@ class LeaseLostError(OwnershipError):
 
 class RequestCollisionError(OwnershipError):
     """A request id was used again with another body."""
+
+
+class SessionInUseError(OwnershipError):
+    """An agent's own session is another outlast session's, or open in another process."""
 
 
 class BusyError(OwnershipError):

@@ -85,6 +85,15 @@ class KeepsState(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesItsWriters(Protocol):
+    """An adapter whose program says beside its sessions which of its processes is in which."""
+
+    def named_writers(self, place: StatePlace) -> list[int]:
+        """Living processes of the program that are in the session, by its own word."""
+        ...
+
+
 def keeper_of(agent: object) -> KeepsState | None:
     """The agent, if its program keeps its sessions so."""
     return agent if isinstance(agent, KeepsState) else None
@@ -145,6 +154,25 @@ def difference(path: Path, pieces: Sequence[tuple[str, int]]) -> str:
                 return f"it is not what was captured, in or after line {line}"
             line += data.count(b"\n")
     return ""
+
+
+def outside_writers(keeper: KeepsState, path: Path, place: StatePlace) -> list[int]:
+    """Processes that are in the session and make no claims, as far as anything shows them. `path` is the
+    session's file. Raises OSError."""
+    named = keeper.named_writers(place) if isinstance(keeper, NamesItsWriters) else []
+    seen = writers_of(path, place.provider_session)
+    mine = _ancestors()
+    return sorted({*seen, *(pid for pid in named if pid not in mine)})
+
+
+def lives_since(pid: int, start_ticks: int) -> bool:
+    """Whether the process that began at this time, in clock ticks since the boot, is still there."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    fields = stat.rpartition(")")[2].split()
+    return fields[0] not in ("Z", "X") and fields[19] == str(start_ticks)
 
 
 def writers_of(path: Path, provider_session: str) -> list[int]:

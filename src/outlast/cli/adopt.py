@@ -14,7 +14,6 @@ from outlast.cli.options import json_option, not_empty, real_workspace, workspac
 from outlast.cli.output import Screen, visible
 from outlast.cli.present import way_back_command
 from outlast.cli.running import run_async
-from outlast.errors import UsageError
 
 if TYPE_CHECKING:
     from outlast.config import Config
@@ -38,7 +37,7 @@ def adopt_command(
 
     THREAD is the agent's own id of it, whole. Shows what there is and what would be done; --yes does it. What
     was said before stays with the agent, as evidence: nothing of it is sent again. Refused while another
-    process has it open, and where it is another outlast session's already.
+    process has it open, and where it is another outlast session's already (exit 4).
     """
     from outlast.cli.asking_trust import settled_config
 
@@ -76,8 +75,7 @@ def _tell(screen: Screen, found: Adoptable) -> int:
     else:
         for line in _lines(found):
             screen.out.line(visible(line))
-    if found.refused:
-        raise UsageError(f"it cannot be adopted: {'; '.join(found.refused)}")
+    found.raise_if_refused()
     return Exit.OK
 
 

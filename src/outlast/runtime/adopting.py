@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outlast.agents.contract import Agent
-from outlast.agents.provider_state import StatePlace, StateSummary, keeper_of, writers_of
-from outlast.errors import UsageError, in_words
+from outlast.agents.provider_state import StatePlace, StateSummary, keeper_of, outside_writers
+from outlast.errors import SessionInUseError, UsageError, in_words
 from outlast.ids import new_id
 from outlast.restore.opening import Opening, encode_opening
 from outlast.runtime.arguments import session_or_new
@@ -40,6 +40,15 @@ class Adoptable:
     summary: StateSummary
     damage: str = ""
     refused: tuple[str, ...] = ()
+    in_use: bool = False
+    """It is refused because somebody else has it."""
+
+    def raise_if_refused(self) -> None:
+        """Raises SessionInUseError, UsageError for what is refused for another reason."""
+        if self.refused:
+            kind = SessionInUseError if self.in_use else UsageError
+            told = "; ".join(self.refused)
+            raise kind(f"{self.provider} session {self.provider_session} is not adopted: {told}")
 
     @property
     def confirmed(self) -> bool:
@@ -76,7 +85,8 @@ def look_at(
         )
     home = keeper.state_home(environ)
     try:
-        file = keeper.find_state(StatePlace(provider_session, workspace or str(Path.cwd()), environ))
+        place = StatePlace(provider_session, workspace or str(Path.cwd()), environ)
+        file = keeper.find_state(place)
         if file is None:
             raise UsageError(
                 f"{agent.kind} has no session {provider_session!r} in {home}",
@@ -85,6 +95,7 @@ def look_at(
         summary = keeper.summary(file.path, provider_session)
         damage = keeper.state_damage(file.path, provider_session)
         claim = look(claims_folder(home, environ), claim_name(agent.kind, home, provider_session))
+        writers = outside_writers(keeper, file.path, place)
         return Adoptable(
             provider=agent.kind,
             provider_session=provider_session,
@@ -94,7 +105,8 @@ def look_at(
             title=_title(summary),
             summary=summary,
             damage=damage,
-            refused=tuple(_refusals(damage, claim, writers_of(file.path, provider_session))),
+            refused=tuple(_refusals(damage, claim, writers)),
+            in_use=claim is not None or bool(writers),
         )
     except OSError as error:
         raise UsageError("{}; {}".format(*in_words(error))) from error
@@ -128,10 +140,9 @@ async def adopt(
     backing: Backing, found: Adoptable, agent: str, session: str | None, actor: str | None
 ) -> str:
     """Begin a session of `agent` that goes on with what was found; its id. Whoever owns it first binds and
-    captures it. Raises UsageError where it is refused, or there is a session of that name."""
-    if found.refused:
-        told = "; ".join(found.refused)
-        raise UsageError(f"{found.provider} session {found.provider_session} is not adopted: {told}")
+    captures it. Raises SessionInUseError or UsageError where it is refused, and UsageError for a name
+    that is there already."""
+    found.raise_if_refused()
     name = session_or_new(session)
     if await backing.store.listed(name) is not None:
         raise UsageError(f"there is a session {name} already", hint="choose another name")

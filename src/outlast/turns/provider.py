@@ -20,9 +20,9 @@ from outlast.agents.provider_state import (
     difference,
     keep_aside,
     keeper_of,
+    outside_writers,
     pieces_from,
     put_back,
-    writers_of,
 )
 from outlast.clock import monotonic
 from outlast.errors import AgentError, IntegrityError, StoreError, UsageError, in_words
@@ -352,7 +352,7 @@ class ProviderSession:
 def _written_by(keeper: KeepsState, place: StatePlace) -> str:
     """Who has the session open and makes no claims, such as the program in a terminal of its own."""
     file = keeper.find_state(place)
-    writers = [] if file is None else writers_of(file.path, place.provider_session)
+    writers = [] if file is None else outside_writers(keeper, file.path, place)
     if file is None or not writers:
         return ""
     pids = ", ".join(map(str, writers))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -111,3 +113,26 @@ def test_a_summary_tells_folder_turns_and_words(tmp_path: Path) -> None:
         Said("user", "second words"),
         Said("assistant", "another"),
     )
+
+
+def test_who_is_in_a_session_is_told_by_the_files_of_living_programs_alone(tmp_path: Path) -> None:
+    """One that was killed leaves its file behind, and its number may be another's by now."""
+    place = StatePlace(SESSION, "/some/space", {"CLAUDE_CONFIG_DIR": str(tmp_path)})
+    sessions = tmp_path / "sessions"
+    sessions.mkdir()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        ticks = int(Path(f"/proc/{other.pid}/stat").read_text("ascii").rpartition(")")[2].split()[19])
+
+        def told(session: str, start: object) -> list[int]:
+            said = {"pid": other.pid, "sessionId": session, "procStart": str(start)}
+            (sessions / f"{other.pid}.json").write_text(json.dumps(said))
+            return Claude().named_writers(place)
+
+        assert told(SESSION, ticks) == [other.pid]
+        assert told("another", ticks) == []
+        assert told(SESSION, ticks + 1) == []
+        assert told(SESSION, "soon") == []
+        (sessions / "1.json").write_text("no JSON")
+        assert told(SESSION, ticks) == [other.pid]
+        other.communicate(b"\n")
+    assert Claude().named_writers(place) == []

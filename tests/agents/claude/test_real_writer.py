@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agents.claude.real import ClaudePlace, claude_place
+from tests.agents.claude.real import MODEL, WAIT, ClaudePlace, claude_place
+from tests.support.processes import until
+
+from outlast.agents.claude.binary import find_claude
 
 pytestmark = pytest.mark.real_agent
 
@@ -26,3 +32,35 @@ def test_double_writer_of_two_state_homes(place: ClaudePlace) -> None:
     refused = place.call("adopt", "-a", "claude", "--session", "other", "--yes", transcript.stem)
     assert refused.status != 0
     assert "it is session job's" in refused.stderr, refused
+
+
+def test_a_session_that_a_claude_of_its_own_is_in_is_not_adopted(place: ClaudePlace) -> None:
+    """Its id is no argument of that process, and its transcript is open only while it is written."""
+    options = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+    argv = [str(find_claude(None, os.environ)), "-p", *options, "--model", MODEL]
+    said = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": WAIT}]}}
+    with subprocess.Popen(
+        argv,
+        cwd=place.workspace,
+        env=place.environ(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as outside:
+        assert outside.stdin is not None
+        try:
+            outside.stdin.write(json.dumps(said).encode() + b"\n")
+            outside.stdin.flush()
+            until((place.workspace / "begun").exists, "its command has begun")
+            (transcript,) = place.transcripts
+            refused = place.call("adopt", "-a", "claude", "--session", "other", "--yes", transcript.stem)
+            assert refused.status == 4, refused
+            assert str(outside.pid) in refused.stderr
+            (place.workspace / "go").touch()
+            outside.stdin.close()
+            outside.wait(60)
+        finally:
+            (place.workspace / "go").touch()
+            outside.kill()
+    adopted = place.call("adopt", "-a", "claude", "--session", "other", "--yes", transcript.stem)
+    assert adopted.status == 0, adopted

@@ -84,11 +84,11 @@ def test_wrong_adopt(place: CodexPlace) -> None:
         assert place.call("adopt", "-a", "codex", "--yes", wrong).status == 2
     assert place.call("adopt", "-a", "codex", "--session", "job", "--yes", thread).status == 0
     again = place.call("adopt", "-a", "codex", "--yes", thread)
-    assert again.status == 2
+    assert again.status == 4
     assert "it is session job's" in again.stderr
     place.state = place.root / "another"
     elsewhere = place.call("adopt", "-a", "codex", "--yes", thread)
-    assert elsewhere.status == 2
+    assert elsewhere.status == 4
     assert "it is session job's" in elsewhere.stderr
 
 
@@ -97,7 +97,7 @@ def test_a_thread_that_is_at_work_is_not_adopted(place: CodexPlace) -> None:
     try:
         place.until_model_is_asked(THINK)
         refused = place.call("adopt", "-a", "codex", "--yes", thread_of(place))
-        assert refused.status == 2
+        assert refused.status == 4
         assert f"process {working.pid} has it open" in refused.stderr
         place.model.go_on()
         assert working.wait(PATIENCE) == 0

@@ -149,6 +149,10 @@ class Claude:
         """The session's transcript."""
         return keeping.find_state(place)
 
+    def named_writers(self, place: StatePlace) -> list[int]:
+        """Those that Claude Code names in its own folder."""
+        return keeping.named_writers(place)
+
     def state_path(self, place: StatePlace, name: str) -> Path:
         """Where a transcript of this name belongs."""
         return keeping.state_path(place, name)

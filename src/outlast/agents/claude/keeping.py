@@ -13,7 +13,7 @@ import msgspec
 
 from outlast.agents.claude.transcript import claude_home, find_transcript, folder_name, is_folder_of
 from outlast.agents.claude.wire import EMPTY, Block, decode
-from outlast.agents.provider_state import Said, StateFile, StatePlace, StateSummary
+from outlast.agents.provider_state import Said, StateFile, StatePlace, StateSummary, lives_since
 from outlast.agents.turnwise import FirstAndLast, places
 from outlast.errors import AgentError
 
@@ -39,6 +39,28 @@ def find_state(place: StatePlace) -> StateFile | None:
     """See `KeepsState.find_state`."""
     path = find_transcript(claude_home(place.environ), place.workspace, place.provider_session)
     return None if path is None else StateFile(path, path.name)
+
+
+class _Present(msgspec.Struct, frozen=True, rename="camel"):
+    """What a running Claude Code says of itself in `sessions/PID.json` (measured with 2.1.332)."""
+
+    pid: int = 0
+    session_id: str = ""
+    proc_start: str = ""
+    """Clock ticks since the boot."""
+
+
+def named_writers(place: StatePlace) -> list[int]:
+    """See `NamesItsWriters.named_writers`. A file that a killed process left behind names nobody."""
+    found: list[int] = []
+    folder = claude_home(place.environ) / "sessions"
+    for file in folder.glob("*.json") if folder.is_dir() else ():
+        said = decode(file.read_bytes(), _Present) if file.is_file() else None
+        if said is None or said.session_id != place.provider_session or not said.proc_start.isdecimal():
+            continue
+        if lives_since(said.pid, int(said.proc_start)):
+            found.append(said.pid)
+    return found
 
 
 def state_path(place: StatePlace, name: str) -> Path:
