@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from outlast.agents.contract import ExitInfo, Failure
-from outlast.agents.retry import DISCONNECTED, OVERLOADED, RATE_LIMITED, RetryPolicy
+from outlast.agents.retry import DISCONNECTED, OVERLOADED, RATE_LIMITED, RetryPolicy, sensible
 
 Recovery = Literal["resume_session", "fresh_session"]
 
@@ -133,7 +133,7 @@ _KINDS = (
         "version_unsupported",
         None,
         "This version of the agent cannot do what was asked of it.",
-        "Install a version that `outlast agents` lists as supported; then `outlast retry`.",
+        "Install the version that `make agents` in a checkout of outlast brings; then `outlast retry`.",
     ),
     Kind(
         "input_lost",
@@ -346,7 +346,7 @@ def reported(
 def pause_in(text: str) -> float | None:
     """Seconds that a message asks to be left alone, in a provider's words ("try again in 11.5s")."""
     asked = _PAUSE.search(text)
-    return None if asked is None else float(asked[1]) * _UNITS[asked[2].lower()]
+    return None if asked is None else sensible(float(asked[1]) * _UNITS[asked[2].lower()])
 
 
 def tidy(text: str, secrets: Iterable[str] = ()) -> str:

@@ -10,6 +10,7 @@ from outlast.cli.gates import Approve, OpenQuestion, choice_of, decided_by_rule
 from outlast.cli.output import Screen
 from outlast.cli.text import question_lines
 from outlast.errors import UsageError
+from outlast.state.choices import about_lost
 
 
 class Elsewhere(Protocol):
@@ -55,13 +56,13 @@ class Decider:
             task.cancel()
 
     async def answered(self) -> bool:
-        """Until no question is asked here any more that the work waits for; whether there was one. Where
-        nobody here answers it is `stuck` that says so."""
+        """Until nobody is asked here any more what becomes of a lost session; whether there was such a
+        question. Where nobody here answers it is `stuck` that says so."""
         asked = False
         while tasks := [
             task
             for gate, task in self._asking.items()
-            if not task.done() and gate in self.questions and not self.questions[gate].parked
+            if not task.done() and gate in self.questions and about_lost(self.questions[gate].choices)
         ]:
             asked = True
             await asyncio.wait(tasks)

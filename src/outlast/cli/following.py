@@ -17,7 +17,7 @@ from outlast.cli.output import Screen, exact, visible
 from outlast.cli.owners import heard
 from outlast.cli.present import Presenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
-from outlast.cli.text import delay_line, first_line
+from outlast.cli.text import delay_line, first_line, in_one_line
 from outlast.records.envelope import Record
 from outlast.records.types import GateOpened, GateResolved, InputAccepted
 from outlast.state.choices import about_lost
@@ -166,8 +166,8 @@ class Attendance:
             await self._after(record)
 
     async def answered(self) -> bool:
-        """Let the person at this terminal answer what is open and the work waits for, such as what becomes of
-        a lost session; whether there was such a question. To be called where nothing else is left to do."""
+        """Let the person at this terminal say what becomes of a lost session; whether that was asked. To be
+        called where nothing else is left to do."""
         await self.progress.reached((await self._watch.runtime.store.tip(self._watch.session.id)).seq)
         await self._present.wait()
         return await self._watch.decider.answered()
@@ -251,7 +251,7 @@ def waiting_error(session: str, question: OpenQuestion, *, owned: bool = False) 
     command = f"outlast answer {quote(session)} {quote(question.gate)} {names}"
     after = "" if owned else f", then `{way_back_command(session)}`"
     return WaitingForAnswerError(
-        f"the agent waits for an answer: {exact(first_line(question.question))}",
+        f"the agent waits for an answer: {exact(in_one_line(question.question))}",
         hint=f"answer with `{exact(command)}`{after}",
         session_id=session,
     )

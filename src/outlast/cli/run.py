@@ -163,6 +163,7 @@ async def _send_and_follow(request: RunRequest, config: Config, screen: Screen, 
 async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) -> int:
     """Follow the turn to its end, then let the queue drain if this process owns the session."""
     from outlast.cli.following import attendance_of
+    from outlast.journal import load_state
     from outlast.runtime.awaiting import end, let_go_on
     from outlast.runtime.outcome import outcome_of
     from outlast.runtime.texts import text_pieces
@@ -196,9 +197,19 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
 
     try:
         await attendance.attend(to_the_end())
-    except (DetachedError, WaitingForAnswerError):
+    except DetachedError:
         if not ended:
             raise
+    except WaitingForAnswerError as error:
+        if not ended:
+            # The question may be about this very turn, and be told before how it ended.
+            if turn.id not in (await load_state(runtime.store, session.id)).parked:
+                raise
+            found = await end(runtime, session.id, turn.id, turn.after)
+            ended.append(outcome_of(session.id, found))
+            await attendance.tell(ended[-1], text_pieces(runtime.store, session.id, found))
+            sent.ended = True
+        showing.screen.note(visible(f"{error.message}; {error.hint}"))
     return exit_of_outcome(ended[-1].outcome)
 
 

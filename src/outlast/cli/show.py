@@ -18,6 +18,7 @@ from outlast.cli.text import (
     delay_line,
     failure_lines,
     first_line,
+    in_one_line,
     receipt_line,
     short,
     takeover_line,
@@ -79,7 +80,7 @@ def view_lines(view: View) -> Iterator[str]:
         yield "waiting for an answer"
         for gate in view.gates:
             names = ", ".join(choice.id for choice in gate.choices)
-            yield exact(f"  {gate.id}  {first_line(gate.question)} ({names})")
+            yield exact(f"  {gate.id}  {in_one_line(gate.question)} ({names})")
             if gate.answered is not None:
                 yield f"      answered {first_line(gate.answered.choice or '')}{_by(gate.answered)}"
     if view.commands:

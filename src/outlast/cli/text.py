@@ -302,6 +302,12 @@ class Takeovers:
         return None
 
 
+def in_one_line(text: str, width: int = 1_000) -> str:
+    """All lines that say something, one after another, cut to `width`: what a person needs to decide."""
+    line = " / ".join(stripped for raw in text.splitlines() if (stripped := raw.strip()))
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
 def first_line(text: str, width: int = 160) -> str:
     """The first line that says something, cut to `width`; a `…` where there is more."""
     lines = (stripped for raw in text.splitlines() if (stripped := raw.strip()))

@@ -38,7 +38,7 @@ def find_claude(configured: str | None, environ: Mapping[str, str]) -> Path:
         return wheel
     raise AgentError(
         "Claude Code is not installed: there is no `claude` on PATH and no wheel that carries it",
-        hint=f"{HOW_TO_INSTALL}; or name the program as `binary`",
+        hint=f"{HOW_TO_INSTALL}; or name the program, as `command` in the configuration",
     )
 
 
@@ -46,7 +46,8 @@ def _configured(path: Path, environ: Mapping[str, str]) -> Path:
     found = shutil.which(str(path), path=environ.get("PATH", ""))
     if found is None:
         raise AgentError(
-            f"Claude Code's program {path} is not there or can't be run", hint="correct `binary`"
+            f"Claude Code's program {path} is not there or can't be run",
+            hint="correct it: `command` in the configuration, `binary` in Python",
         )
     return native_of(Path(found))
 

@@ -32,14 +32,17 @@ def find_codex(configured: str | None, environ: Mapping[str, str]) -> Path:
         return wheel
     raise AgentError(
         "codex is not installed: there is no `codex` on PATH and no wheel that carries it",
-        hint=f"{HOW_TO_INSTALL}; or name the program as `binary`",
+        hint=f"{HOW_TO_INSTALL}; or name the program, as `command` in the configuration",
     )
 
 
 def _configured(path: Path, environ: Mapping[str, str]) -> Path:
     found = shutil.which(str(path), path=environ.get("PATH", ""))
     if found is None:
-        raise AgentError(f"codex's program {path} is not there or can't be run", hint="correct `binary`")
+        raise AgentError(
+            f"codex's program {path} is not there or can't be run",
+            hint="correct it: `command` in the configuration, `binary` in Python",
+        )
     return native_of(Path(found))
 
 
