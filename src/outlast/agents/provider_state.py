@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
+from outlast.agents.transcript import open_regular
 from outlast.faults import point
 
 CAP = 64 * 1024 * 1024
@@ -102,20 +103,24 @@ def keeper_of(agent: object) -> KeepsState | None:
 # --- reading -----------------------------------------------------------------------------------
 
 
+class NotTakenError(OSError):
+    """There is more in the file than is taken of it, or something else."""
+
+
 def pieces_from(path: Path, since: int) -> Iterator[bytes]:
     """What is in the file after its byte `since`, up to its last whole line: in pieces of whole lines where
-    they are not longer than a piece. Nothing where there is no whole line, or the cap is passed. Raises
-    OSError."""
-    with path.open("rb") as file:
+    they are not longer than a piece. Nothing where there is no whole line. Raises OSError, and NotTakenError
+    where the cap is passed, or the file does not go on after that byte."""
+    with open_regular(path) as file:
         end = _end_of_lines(file, since)
         if end > CAP:
-            return
+            raise NotTakenError(f"{path} has {end} bytes, and no more than {CAP} are taken")
         file.seek(since)
         left = end - since
         while left > 0:
             data = file.read(min(left, PIECE))
             if not data:
-                return  # It was cut while it was read.
+                raise NotTakenError(f"{path} was cut while it was read")
             cut = len(data) if len(data) == left else data.rfind(b"\n") + 1 or len(data)
             file.seek(cut - len(data), os.SEEK_CUR)
             left -= cut
@@ -127,7 +132,7 @@ def _end_of_lines(file: BinaryIO, since: int) -> int:
     if since:
         file.seek(since - 1)
         if file.read(1) != b"\n":
-            return since  # It is another file now; whoever resumes from it looks closer.
+            raise NotTakenError(f"{file.name} is not what it was: no line ends at byte {since}")
     end = file.seek(0, os.SEEK_END)
     while end > since:
         start = max(since, end - 65_536)
@@ -144,7 +149,7 @@ def difference(path: Path, pieces: Sequence[tuple[str, int]]) -> str:
     empty where the file begins with all of that. Raises OSError."""
     whole = sum(size for _, size in pieces)
     line = 1
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         for digest, length in pieces:
             data = file.read(length)
@@ -229,8 +234,13 @@ def _named(process: Path, session: str) -> bool:
 
 
 def keep_aside(path: Path, folder: Path) -> Path:
-    """Copy the file into `folder`, under a name that none there has, durably. Raises OSError."""
+    """Copy the file into `folder`, under a name that none there has, durably. What cannot be read, or is no
+    file, is moved there, or beside where it is on another filesystem. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        open_regular(path).close()
+    except OSError:
+        return _move_aside(path, folder)
     number = 1
     while True:
         kept = folder / (path.name if number == 1 else f"{path.name}.{number}")
@@ -246,6 +256,15 @@ def keep_aside(path: Path, folder: Path) -> Path:
             os.fsync(copy.fileno())
         point("state.keep_aside.after_copy")
         return kept
+
+
+def _move_aside(path: Path, folder: Path) -> Path:
+    """Names nothing that is there, and tells no lines: a program finds no session under it."""
+    name = f"{path.name}.{os.urandom(4).hex()}.kept"
+    try:
+        return path.rename(folder / name)
+    except OSError:
+        return path.rename(path.with_name(name))
 
 
 def put_back(path: Path, pieces: Iterable[bytes]) -> None:

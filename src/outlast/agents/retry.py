@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PAUSE_MOST = 366 * 86_400.0
+"""Seconds from which on a pause that a program tells is none, but a number that means something else."""
+TIME_MOST = 2**53
+"""A number past this one is no time, in whatever unit, and may be too large to reckon with."""
 SPREAD, SPREAD_MOST = 0.1, 10.0
 """By how much more than a provider asked for is waited, so that not all come back in one moment: up to this
 share of it, and up to these seconds."""
@@ -43,6 +47,11 @@ def chance_of(*parts: str | int) -> float:
     from outlast.ids import derived_uuid  # noqa: PLC0415 - the configuration is read without it
 
     return int.from_bytes(derived_uuid("retry", *parts)[:6], "big") / 2**48
+
+
+def sensible(pause: float | None) -> float | None:
+    """The seconds that a program or provider told, None where they can be no pause."""
+    return pause if pause is not None and 0 <= pause <= PAUSE_MOST else None
 
 
 RETRY_ATTEMPTS = 8

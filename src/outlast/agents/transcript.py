@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import BinaryIO, Protocol, runtime_checkable
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """The file, to be read. Raises OSError, also for what is no regular file: to open a pipe or a device may
+    take for ever."""
+    if stat.S_ISREG(path.stat().st_mode):
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            return os.fdopen(file, "rb")
+        os.close(file)
+    raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,8 @@ def look_at(
             in_use=claim is not None or bool(writers),
         )
     except OSError as error:
-        raise UsageError("{}; {}".format(*in_words(error))) from error
+        why, hint = in_words(error)
+        raise UsageError(why, hint=hint) from error
 
 
 def _workspace(given: str | None, summary: StateSummary) -> str:

@@ -7,6 +7,7 @@ file is gone: after somebody cleaned up, in another home, on another machine.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from outlast.agents.contract import Agent, Failure
 from outlast.agents.provider_state import (
     PIECE,
     KeepsState,
+    NotTakenError,
     StateFile,
     StatePlace,
     difference,
@@ -24,6 +26,7 @@ from outlast.agents.provider_state import (
     pieces_from,
     put_back,
 )
+from outlast.agents.transcript import open_regular
 from outlast.clock import monotonic
 from outlast.errors import AgentError, IntegrityError, StoreError, UsageError, in_words
 from outlast.journal import Journal
@@ -74,8 +77,7 @@ class ProviderSession:
         except ClaimBusyError as error:
             raise LaunchFailure(Failure("session_in_use", str(error))) from error
         except OSError as error:
-            why, hint = in_words(error)
-            message = f"the agent's own file of the session cannot be used: {why}; {hint}"
+            message = f"the agent's own file of the session cannot be used: {_told(error)}"
             raise LaunchFailure(Failure("unknown", message)) from error
 
     async def _prepare(self, keeper: KeepsState, place: StatePlace, file: StateFile | None) -> None:
@@ -87,10 +89,11 @@ class ProviderSession:
         if decided == "put_back":
             await self._restore(keeper, place, file, "a person chose it")
             return
-        damage = await asyncio.to_thread(self._damage, keeper, place, file)
+        unread = await asyncio.to_thread(_unreadable, file.path)
+        damage = unread or await asyncio.to_thread(self._damage, keeper, place, file)
         if not damage:
             await self.capture()
-        elif decided == "as_is":
+        elif decided == "as_is" and not unread:
             known = await asyncio.to_thread(keeper.state_damage, file.path, place.provider_session)
             await self._accept(file, damage, known)
         else:
@@ -128,7 +131,7 @@ class ProviderSession:
         self, keeper: KeepsState, place: StatePlace, file: StateFile | None, reason: str
     ) -> None:
         captured = self._captured
-        if captured is None:
+        if captured is None or not captured.pieces:
             raise LaunchFailure(Failure("session_missing", "nothing of the session was captured"))
         try:
             pieces = await self._pieces(captured)
@@ -179,8 +182,7 @@ class ProviderSession:
         except UsageError as error:
             raise LaunchFailure(Failure("unknown", str(error))) from error
         except OSError as error:
-            why, hint = in_words(error)
-            raise LaunchFailure(Failure("unknown", f"{why}; {hint}")) from error
+            raise LaunchFailure(Failure("unknown", _told(error))) from error
         if other is not None:
             whose = f"an agent of session {other.session} in {other.store} drives the same session"
             raise LaunchFailure(Failure("session_in_use", whose))
@@ -284,14 +286,19 @@ class ProviderSession:
 
     async def _capture_anew(self, file: StateFile, damage: str) -> None:
         pieces: list[StatePiece] = []
-        async for data in _read(file.path, 0):
-            pieces = await self._with(pieces, data)
+        told = self.journal.state.seq
+        try:
+            async for data in _read(file.path, 0):
+                pieces = await self._with(pieces, data)
+        except NotTakenError as error:
+            report("what the agent keeps of its session could not be captured", error)
+            pieces, told = [], 0
         captured = AgentStateCaptured(
             provider=self.agent.kind,
             provider_session=self._loop.provider_session or "",
             name=file.name,
             pieces=pieces,
-            through_seq=self.journal.state.seq,
+            through_seq=told,
             version=self._version,
             damage=damage,
         )
@@ -347,6 +354,28 @@ class ProviderSession:
 
     def _draft(self, body: Body) -> list[Draft]:
         return [Draft(body=body, loop=self.loop)]
+
+
+_NOT_THE_MACHINES = frozenset(
+    {errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOENT, errno.ENOTDIR}
+)
+
+
+def _unreadable(path: Path) -> str:
+    """Why nothing of the file can be read, where that is the file's own fault: what the machine lacks may
+    be there in a moment. Raises OSError for that."""
+    try:
+        open_regular(path).close()
+    except OSError as error:
+        if error.errno not in _NOT_THE_MACHINES:
+            raise
+        return f"it cannot be read: {error.strerror}"
+    return ""
+
+
+def _told(error: OSError) -> str:
+    why, hint = in_words(error)
+    return f"{why}; {hint}" if hint else why
 
 
 def _written_by(keeper: KeepsState, place: StatePlace) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from outlast.agents.contract import Failure
 from outlast.agents.failure import kind_of
-from outlast.agents.retry import RETRY_ATTEMPTS, RetryPolicy, chance_of
+from outlast.agents.retry import RETRY_ATTEMPTS, RetryPolicy, chance_of, sensible
 from outlast.clock import Micros, isoformat
 from outlast.records.types import PlannedRetry
 from outlast.state.model import Delay, OpenTurn
@@ -63,7 +63,7 @@ def judged(session: str, turn: OpenTurn, failure: Failure, judging: Judging) -> 
     retry, most = turn.retries + 1, min(policy.attempts, judging.attempts)
     if retry > most or turn.given >= ATTEMPTS_TOTAL:
         return None
-    asked = failure.retry_after
+    asked = _asked(failure)
     if asked is not None and not policy.bears(asked):
         return Parked(_too_long(asked, policy, judging.now))
     wait = policy.wait(retry, asked, chance_of(session, turn.turn, turn.attempts))
@@ -98,7 +98,7 @@ def _mode(turn: OpenTurn, failure: Failure) -> Literal["again", "continue"] | No
 
 
 def _renewal(failure: Failure, now: Micros) -> str:
-    seconds = failure.retry_after
+    seconds = _asked(failure)
     if seconds is None:
         said = failure.message[:MESSAGE_SHOWN] or "when it is renewed is not known"
         return f"the quota is used up: {said}"
@@ -113,6 +113,11 @@ def _too_long(seconds: float, policy: RetryPolicy, now: Micros) -> str:
 def _at(seconds: float, now: Micros) -> str:
     at = datetime.fromtimestamp(now / 1_000_000 + seconds, UTC)
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _asked(failure: Failure) -> float | None:
+    """What the journal holds from an adapter that let any number through is no time either."""
+    return sensible(failure.retry_after)
 
 
 def in_words(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -136,3 +137,15 @@ def test_who_is_in_a_session_is_told_by_the_files_of_living_programs_alone(tmp_p
         assert told(SESSION, ticks) == [other.pid]
         other.communicate(b"\n")
     assert Claude().named_writers(place) == []
+
+
+def test_a_pipe_in_the_place_of_a_transcript_is_found_and_never_opened(tmp_path: Path) -> None:
+    place = StatePlace(SESSION, "/some/space", {"CLAUDE_CONFIG_DIR": str(tmp_path)})
+    path = Claude().state_path(place, f"{SESSION}.jsonl")
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    found = Claude().find_state(place)
+    assert found is not None
+    for read in (Claude().state_damage, Claude().summary):
+        with pytest.raises(OSError, match="no regular file"):
+            read(found.path, SESSION)

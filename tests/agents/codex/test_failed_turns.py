@@ -69,6 +69,8 @@ def window(used: float, over: int | None) -> dict[str, Any]:
         (window(99, NOW + 7200), window(40, NOW + 90_000), LIMIT, None),
         (window(100, None), None, LIMIT, None),
         (window(100, NOW - 5), None, LIMIT, None),
+        (window(100, NOW * 1000), None, LIMIT, None),
+        (window(100, 10**400), None, LIMIT, None),
         (None, None, LIMIT, None),
     ],
 )

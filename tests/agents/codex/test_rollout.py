@@ -4,6 +4,7 @@ does with a damaged one was measured and is in docs/agents.md."""
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from outlast.agents import Codex
 from outlast.agents.codex.rollout import find_rollout, read_rollout
 from outlast.agents.transcript import Transcript
+from outlast.errors import UsageError
+from outlast.runtime.adopting import look_at
 
 THREAD = "01a22a91-b5b5-77c1-a870-4335a64da083"
 
@@ -119,3 +122,14 @@ def test_the_transcript_is_found_in_the_home_that_codex_has(tmp_path: Path) -> N
     assert found.path == path
     assert Codex().read_transcript("01a22a91-0000", {"CODEX_HOME": str(tmp_path)}) is None
     assert find_rollout(tmp_path, "../*") is None
+
+
+def test_a_pipe_in_the_place_of_a_rollout_is_found_and_never_opened(tmp_path: Path) -> None:
+    path = written(tmp_path, [])
+    path.unlink()
+    os.mkfifo(path)
+    assert find_rollout(tmp_path, THREAD) == path
+    with pytest.raises(OSError, match="no regular file"):
+        read_rollout(path, THREAD)
+    with pytest.raises(UsageError, match=r"no regular file$"):
+        look_at(Codex(), THREAD, None, {"CODEX_HOME": str(tmp_path)})

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from outlast.agents import provider_state
-from outlast.agents.provider_state import difference, keep_aside, pieces_from, put_back, writers_of
+from outlast.agents.provider_state import (
+    NotTakenError,
+    difference,
+    keep_aside,
+    pieces_from,
+    put_back,
+    writers_of,
+)
 
 
 @pytest.fixture
@@ -44,13 +51,15 @@ def test_a_line_longer_than_a_piece_is_cut(file: Path, monkeypatch: pytest.Monke
 
 
 def test_another_file_is_not_taken_for_a_longer_one(file: Path) -> None:
-    assert not list(pieces_from(file, 2))
-    assert not list(pieces_from(file, 100))
+    for since in (2, 100):
+        with pytest.raises(NotTakenError, match=f"at byte {since}"):
+            list(pieces_from(file, since))
 
 
 def test_nothing_is_captured_past_the_cap(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider_state, "CAP", 10)
-    assert not list(pieces_from(file, 0))
+    with pytest.raises(NotTakenError, match="no more than 10"):
+        list(pieces_from(file, 0))
 
 
 def test_a_longer_file_is_the_captured_one(file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from outlast.agents import Command
+from outlast.agents import Command, provider_state
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.errors import AgentError, IntegrityError
 from outlast.journal import Journal
@@ -52,7 +53,7 @@ class Keeping(Command):
 
     def find_state(self, place: StatePlace) -> StateFile | None:
         path = self.home / place.provider_session
-        return StateFile(path, path.name) if path.exists() else None
+        return StateFile(path, path.name) if os.path.lexists(path) else None
 
     def state_path(self, place: StatePlace, name: str) -> Path:
         return self.home / name
@@ -175,6 +176,51 @@ async def test_provider_corrupt(kept: Kept, damaged: bytes) -> None:
     assert kept.loop.decided is None
 
 
+@pytest.mark.parametrize("how", ["past the cap", "cut"])
+async def test_what_is_not_taken_is_told_after_a_put_back(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    kept.write(b"one\ntwo\n")
+    await kept.provider.capture("t")
+    before = kept.loop.captured
+    if how == "cut":
+        kept.file.write_bytes(b"one\n")
+    else:
+        monkeypatch.setattr(provider_state, "CAP", 10)
+        kept.write(b"three\n")
+    await kept.append(AgentEventRecorded(kind="message", text="more"))
+    await kept.provider.capture("u")
+    assert kept.loop.captured == before
+    kept.file.unlink()
+    await kept.provider.prepare()
+    assert before is not None
+    assert kept.loop.untold == before.through_seq < kept.journal.state.seq
+
+
+@pytest.mark.parametrize("odd", ["folder", "pipe", "symlink loop"])
+async def test_a_transcript_that_cannot_be_opened_is_a_verdict_and_kept_aside(kept: Kept, odd: str) -> None:
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.unlink()
+    if odd == "folder":
+        kept.file.mkdir()
+    elif odd == "pipe":
+        os.mkfifo(kept.file)
+    else:
+        kept.file.symlink_to(kept.file.name)
+    for choice in (None, "as_is"):
+        if choice == "as_is":
+            await kept.decide("as_is")
+        with pytest.raises(LaunchFailure, match=r"it cannot be read: [^;]+$") as failed:
+            await kept.provider.prepare()
+        assert failed.value.failure.code == "session_corrupt"
+    await kept.decide("put_back")
+    await kept.provider.prepare()
+    assert kept.file.read_bytes() == b"one\n"
+    (restored,) = [r.body async for r in kept.journal.read() if isinstance(r.body, AgentStateRestored)]
+    assert _is_there(restored.kept)
+
+
 async def test_what_was_accepted_as_it_is_is_no_damage_later(kept: Kept) -> None:
     kept.write(b"one\n")
     await kept.provider.capture("t")
@@ -265,6 +311,10 @@ def next_turn(name: str) -> list[Draft]:
         Draft(accepted, loop="main", cause=name),
         Draft(TurnStarted(index=2, request_id=name), loop="main", turn=name, cause=name),
     ]
+
+
+def _is_there(path: str) -> bool:
+    return os.path.lexists(path)
 
 
 def _content(path: str) -> bytes:

@@ -170,6 +170,14 @@ def test_a_pause_that_is_too_long_parks_and_says_when() -> None:
     assert verdict(Failure("rate_limited", "", retry_after=7200.0)) is None
 
 
+@pytest.mark.parametrize("absurd", [1_790_000_000_000.0, 1e300, -1e300, float("inf"), float("nan")])
+def test_an_absurd_time_of_renewal_in_a_journal_is_not_known(absurd: float) -> None:
+    assert verdict(Failure("quota_exhausted", "", retry_after=absurd)) == Parked(
+        "the quota is used up: when it is renewed is not known"
+    )
+    planned(Failure("rate_limited", "", retry_after=absurd, retry="again"))
+
+
 def test_a_quota_says_when_it_is_renewed() -> None:
     assert verdict(Failure("quota_exhausted", "", retry_after=300.0)) == Parked(
         "the quota is used up; it is renewed in 5 min, 2026-09-21 14:18:20 UTC"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from outlast.agents.claude.wire import Result
 from outlast.agents.contract import Failure
 from outlast.agents.failure import classify_code, classify_text, pause_in, tidy
+from outlast.agents.retry import sensible
 from outlast.agents.turnwise import code_of_status
 
 MISSING = "No conversation found"
@@ -43,7 +44,7 @@ def turn_failure(result: Result, word: str, *, pause: float = 0.0, renewed_in: f
         asked = renewed_in or None
     elif asked is None and code in _PAUSED:
         asked = renewed_in or pause or None
-    return Failure(code, message, retry_after=asked)
+    return Failure(code, message, retry_after=sensible(asked))
 
 
 def _code(result: Result, word: str, said: str) -> str:

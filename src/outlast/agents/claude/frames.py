@@ -39,6 +39,7 @@ from outlast.agents.contract import (
     StartFailed,
 )
 from outlast.agents.failure import tidy
+from outlast.agents.retry import TIME_MOST
 from outlast.agents.turnwise import Ended, failed
 
 Events = list[AgentEvent] | None
@@ -102,14 +103,14 @@ def _note_limit(state: State, frame: Frame) -> None:
     resets_at = (params and params.rate_limit_info.resets_at) or state.renewed_at
     state.renewed_in = 0.0
     if told is not None and told.tzinfo is not None:
-        state.renewed_in = max(0.0, resets_at - told.timestamp())
+        state.renewed_in = max(0.0, min(resets_at, TIME_MOST) - told.timestamp())
 
 
 def _limit(state: State, frame: Frame, line: bytes) -> Events:
     info = decode(frame.rate_limit_info, LimitInfo)
     if info is None:
         return None
-    state.renewed_at = info.resets_at or 0 if info.status == "rejected" else 0
+    state.renewed_at = min(info.resets_at or 0, TIME_MOST) if info.status == "rejected" else 0
     return []
 
 

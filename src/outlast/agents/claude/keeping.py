@@ -14,6 +14,7 @@ import msgspec
 from outlast.agents.claude.transcript import claude_home, find_transcript, folder_name, is_folder_of
 from outlast.agents.claude.wire import EMPTY, Block, decode
 from outlast.agents.provider_state import Said, StateFile, StatePlace, StateSummary, lives_since
+from outlast.agents.transcript import open_regular
 from outlast.agents.turnwise import FirstAndLast, places
 from outlast.errors import AgentError
 
@@ -85,7 +86,7 @@ def state_damage(path: Path, session: str) -> str:
     seen: set[str] = set()
     lost: list[str] = []
     known = whose = False
-    with path.open("rb") as lines:
+    with open_regular(path) as lines:
         for number, data in enumerate(lines, 1):
             line = decode(data, _Line)
             if line is None:
@@ -108,7 +109,7 @@ def summary(path: Path) -> StateSummary:
     answer."""
     workspace, turns, asked = "", 0, False
     shown = FirstAndLast[Said]()
-    with path.open("rb") as lines:
+    with open_regular(path) as lines:
         for data in lines:
             line = decode(data, _Line)
             if line is None or line.is_sidechain:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from outlast.agents.transcript import open_regular
+
 _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9]")
 _NAME_LIMIT = 200
 """Characters of a folder's name after which Claude Code shortens it and adds a sum that it alone makes."""
@@ -24,13 +26,13 @@ def claude_home(environ: Mapping[str, str]) -> Path:
 
 def find_transcript(home: Path, workspace: str, session: str) -> Path | None:
     """The session's transcript: the one of this workspace, else the newest of another. None: there is none,
-    or it can't be looked for."""
+    or it can't be looked for. It may be no regular file, where there is no other."""
     if not session or _NOT_PLAIN.sub("", session) != session.replace("-", ""):
         return None
     try:
-        found = [path for path in (home / "projects").glob(f"*/{session}.jsonl") if path.is_file()]
+        found = list((home / "projects").glob(f"*/{session}.jsonl"))
         own = [path for path in found if is_folder_of(path.parent.name, workspace)]
-        return max(own or found, key=lambda path: path.stat().st_mtime, default=None)
+        return max(own or found, key=lambda path: (path.is_file(), path.lstat().st_mtime), default=None)
     except OSError:
         return None
 
@@ -54,7 +56,7 @@ def unmentioned(path: Path, words: Iterable[str]) -> frozenset[str]:
     """Of these words those that stand nowhere in the file. Raises OSError."""
     left = {word: word.encode() for word in words}
     keep = max((len(data) for data in left.values()), default=1) - 1
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         tail = b""
         while left and (bite := file.read(_BITE)):
             seen = tail + bite

@@ -10,6 +10,7 @@ import msgspec
 from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout
 from outlast.agents.codex.wire import decode
 from outlast.agents.provider_state import Said, StateFile, StatePlace, StateSummary
+from outlast.agents.transcript import open_regular
 from outlast.agents.turnwise import FirstAndLast
 from outlast.errors import AgentError
 
@@ -62,7 +63,7 @@ def summary(path: Path) -> StateSummary:
     """See `KeepsState.summary`. Lines that can't be read are passed over."""
     workspace, turns = "", 0
     shown = FirstAndLast[Said]()
-    with path.open("rb") as lines:
+    with open_regular(path) as lines:
         for data in lines:
             line = decode(data, _Line)
             if line is None:

@@ -37,6 +37,7 @@ from outlast.agents.contract import (
     SessionConfirmed,
 )
 from outlast.agents.failure import tidy
+from outlast.agents.retry import TIME_MOST, sensible
 from outlast.agents.turnwise import Ended, bounded, failed
 
 Events = list[AgentEvent] | None
@@ -113,8 +114,8 @@ def _taken_up(state: State) -> Literal["again", "continue"] | None:
 
 def _renewed(state: State, failure: Failure) -> Failure:
     """With the time after which a used-up quota is there again, as far as codex has told its end."""
-    seconds = state.renewed_at - state.told_at
-    if failure.code != "quota_exhausted" or failure.retry_after is not None or seconds <= 0:
+    seconds = sensible(state.renewed_at - state.told_at)
+    if failure.code != "quota_exhausted" or failure.retry_after is not None or not seconds:
         return failure
     return replace(failure, retry_after=float(seconds))
 
@@ -236,7 +237,7 @@ def _limits(state: State, params: msgspec.Raw) -> Events:
     if notice is None:
         return None
     windows = (notice.rate_limits.primary, notice.rate_limits.secondary)
-    used_up = [w.resets_at or 0 for w in windows if w is not None and w.used_percent >= 100]
+    used_up = [min(w.resets_at or 0, TIME_MOST) for w in windows if w is not None and w.used_percent >= 100]
     state.renewed_at = max(used_up, default=0)
     return []
 

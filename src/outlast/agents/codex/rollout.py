@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from outlast.agents.codex.wire import decode
-from outlast.agents.transcript import Transcript
+from outlast.agents.transcript import Transcript, open_regular
 from outlast.agents.turnwise import places
 
 
@@ -50,7 +50,8 @@ def codex_home(environ: Mapping[str, str]) -> Path:
 
 
 def find_rollout(home: Path, thread: str) -> Path | None:
-    """The thread's rollout, also an archived one; the newest where there are several. None: there is none."""
+    """The thread's rollout, also an archived one; the newest where there are several. None: there is
+    none. It may be no regular file, where there is no other."""
     if not thread or not all(sign.isalnum() or sign == "-" for sign in thread):
         return None
     found = [
@@ -58,13 +59,13 @@ def find_rollout(home: Path, thread: str) -> Path | None:
         for folder in ("sessions", "archived_sessions")
         for path in (home / folder).rglob(f"rollout-*-{thread}.jsonl")
     ]
-    return max(found, default=None)
+    return max(found, key=lambda path: (path.is_file(), path), default=None)
 
 
 def read_rollout(path: Path, thread: str) -> Transcript:
     """What the rollout holds. Raises OSError."""
     reading = _Reading(thread)
-    with path.open("rb") as lines:
+    with open_regular(path) as lines:
         reading.read(lines)
     return Transcript(path, frozenset(reading.keys), loose=reading.ends_loose, damage=reading.damage)
 
