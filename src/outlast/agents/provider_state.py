@@ -261,9 +261,11 @@ def keep_aside(path: Path, folder: Path) -> Path:
 def _move_aside(path: Path, folder: Path) -> Path:
     """Names nothing that is there, and tells no lines: a program finds no session under it."""
     name = f"{path.name}.{os.urandom(4).hex()}.kept"
+    point("state.keep_aside.before_move")
     try:
         return path.rename(folder / name)
     except OSError:
+        point("state.keep_aside.before_move_beside")
         return path.rename(path.with_name(name))
 
 
