@@ -6,6 +6,7 @@ The loop is: fold what the spool holds, make it durable, and only then write wha
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -87,6 +88,8 @@ class Conversation:
     _flushed: float = field(default_factory=monotonic)
     _stdin_open: bool = True
     _trimmed: int = 0
+    _idle_from: float = -math.inf
+    """When the idle clock stood still last, or the agent was given something."""
     """Offset below which the spool was let go."""
     _failure: Failure | None = None
     """What the runtime itself saw fail."""
@@ -310,6 +313,8 @@ class Conversation:
         faults.point("turn.input.before")
         refused = await self.host.write(seq, item)
         faults.point("turn.input.after")
+        if refused is None:
+            self._idle_from = monotonic()
         if refused == "closed":
             self._stdin_open = False  # It reads nothing more; how it ends decides.
         elif refused == "silent":
@@ -370,11 +375,14 @@ class Conversation:
         if not asks:
             await self._grace(asks=False)
         stop, fold = self.stop(), self.host.intake.fold
+        stands = asks or more or bool(fold.open_calls)
+        if stands:
+            self._idle_from = monotonic()
         self._deadlines.look(
             monotonic(),
             stop=None if stop is None else stop.reason,
             ending=fold.ending or self._failure is not None,
-            idle=None if asks or more or fold.open_calls else await self._idle(),
+            idle=None if stands else await self._idle(),
             asks=asks,
         )
         if self._deadlines.must_end(monotonic()):
@@ -383,7 +391,9 @@ class Conversation:
 
     async def _idle(self) -> float | None:
         """Seconds; None while it is the disk that keeps us from hearing the agent."""
-        idle, limit = self.host.idle_seconds(), self.agent.idle_timeout
+        # What was just written, such as a late answer, is not read back yet.
+        idle = min(self.host.idle_seconds(), monotonic() - self._idle_from)
+        limit = self.agent.idle_timeout
         over = limit is not None and idle >= limit
         return None if over and await self.host.held_by_disk() else idle
 
