@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from outlast import faults
 from outlast.agents.absent import UNREAD, AbsentAgent
 from outlast.agents.contract import (
     Agent,
@@ -19,18 +18,15 @@ from outlast.agents.contract import (
 )
 from outlast.agents.environment import secrets_in
 from outlast.clock import boottime, now
-from outlast.errors import in_words
 from outlast.journal import Journal, Proposal
-from outlast.keep import AttachRefusedError, BelowFloorError, KeepError, ShimGoneError, ShimSilentError
+from outlast.keep import AttachRefusedError, BelowFloorError, KeepError
 from outlast.keep.proc import boot_id
 from outlast.records.envelope import Draft
 from outlast.records.types import (
     TurnAttached,
-    TurnAttemptStarted,
 )
 from outlast.state.model import OpenTurn, State
-from outlast.turns import launch, lost, patience
-from outlast.turns.choosing import chosen_session
+from outlast.turns import lost, patience
 from outlast.turns.conversation import KILL_GRACE, Conversation
 from outlast.turns.cut_calls import notice_of
 from outlast.turns.deciding import GatePolicy
@@ -40,25 +36,20 @@ from outlast.turns.going_on import goes_on
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
+from outlast.turns.life import AgentLife
 from outlast.turns.merge import Merger, Place
 from outlast.turns.performing import Performing
-from outlast.turns.provider import ProviderSession
 from outlast.turns.reading import Show, read_on, to_nobody
-from outlast.turns.recovery import next_session
-from outlast.turns.report import report
 from outlast.turns.retrying import Boot, Judging
 from outlast.turns.steering import Given, Steering, unfit
 from outlast.turns.telling import given_to
 from outlast.turns.terminal import Ending, Stop, close, host_done
 from outlast.turns.waiting import Wait
 
-LAUNCH_TRIES = 3
-"""Agent lives that are begun for one attempt while none of them was given the input."""
-
 
 @dataclass(slots=True)
 class LoopDriver:
-    """The turns of `loop`. `host` is the agent's present life, None while it has none."""
+    """The turns of `loop`."""
 
     journal: Journal
     agent: Agent
@@ -67,7 +58,6 @@ class LoopDriver:
     policy: GatePolicy
     show: Show = to_nobody
     """Called with text that is being written; never stored."""
-    host: AgentHost | None = None
     effects: Effects = field(default_factory=Effects)
     """What runs around a turn that begins here."""
     visits: bool = False
@@ -76,10 +66,10 @@ class LoopDriver:
     """With the record that the turn was begun or reopened by: a turn that is run again bears the same name,
     and nobody has asked to end that."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _provider: ProviderSession = field(init=False)
+    _life: AgentLife = field(init=False)
 
     def __post_init__(self) -> None:
-        self._provider = ProviderSession(self.journal, self.agent, self.loop, self.hosting)
+        self._life = AgentLife(self.journal, self.agent, self.loop, self.hosting)
 
     # --- asked for by the session ------------------------------------------------------------
 
@@ -115,7 +105,7 @@ class LoopDriver:
         if not await self._its_time(turn):
             return
         try:
-            host = await self._ready(turn)
+            host = await self._life.ready(turn, lambda: self.stopping(turn) is not None)
         except LaunchFailure as failed:
             await self.end_agent(0.0)
             if await self._begins_anew(turn, failed.failure):
@@ -126,7 +116,7 @@ class LoopDriver:
             other = isinstance(error, AttachRefusedError) and error.reason == "other_holder"
             if other or isinstance(error, BelowFloorError):
                 self.journal.lease.lose("agent_taken")
-            self._raise_if_taken()
+            self._life.raise_if_taken()
             await self._not_launched(turn, Failure("unknown", str(error)))
         except OSError as error:
             message = f"the agent's folder could not be prepared: {error.strerror or type(error).__name__}"
@@ -168,7 +158,7 @@ class LoopDriver:
 
     async def attach(self, turn: str, host: AgentHost) -> None:
         """A living agent of an earlier owner works on `turn`: record that we go on with it."""
-        self.host = host
+        self._life.host = host
         await self._attached(turn, host.generation_name, host.intake.started_at_frame)
 
     async def attach_unread(self, turn: str, generation: str) -> None:
@@ -215,7 +205,7 @@ class LoopDriver:
     async def adopt(self, host: AgentHost) -> None:
         """Go on with a living agent of an earlier owner that is between turns. One whose spool can't be read
         is ended."""
-        self.host = host
+        self._life.host = host
         merger = Merger(Place(self.loop, None, self.agent.kind), self.journal.state.loops[self.loop])
 
         async def flush() -> None:
@@ -230,27 +220,22 @@ class LoopDriver:
 
     # --- an agent's life -----------------------------------------------------------------------
 
+    @property
+    def host(self) -> AgentHost | None:
+        """The agent's present life, None while it has none."""
+        return self._life.host
+
     async def end_agent(self, grace: float = KILL_GRACE) -> None:
         """End the agent's process tree, verified. Raises KeepError when it does not end."""
-        if self.host is not None:
-            host, self.host = self.host, None
-            await host.end(grace)
-            if not self.journal.lost.is_set():
-                await self._provider.capture_ended()
-        elif isinstance(self.agent, AbsentAgent):
-            await launch.end_living(self.hosting.folder(self.loop), self.hosting.claim)
-        else:
-            await launch.end_orphans(self.hosting.folder(self.loop))
+        await self._life.end(grace)
 
     async def adopted(self) -> None:
         """The agent has a session of its own now that began elsewhere: it is ours, and captured."""
-        await self._provider.adopted()
+        await self._life.provider.adopted()
 
     async def detach(self) -> None:
         """Leave the agent to its shim."""
-        if self.host is not None:
-            host, self.host = self.host, None
-            await host.detach()
+        await self._life.detach()
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -264,69 +249,6 @@ class LoopDriver:
 
     def _draft(self, turn: str | None, body: object, cause: str | None = None) -> Draft:
         return Draft(body=body, loop=self.loop, turn=turn, cause=cause)  # type: ignore[arg-type]
-
-    async def _ready(self, turn: str) -> AgentHost:
-        """A started agent with this turn's attempt recorded: the living one if it serves many turns."""
-        decided = self.journal.state.loops[self.loop].decided
-        goes_on = self.agent.capabilities.many_turns and decided is None
-        if self.host is not None and self.host.alive and goes_on:
-            attempt = self._draft(turn, self._attempt(turn, self.host))
-            await patience.append(self.journal, [attempt], at="turn.attempt")
-            return self.host
-        tries, wait = 0, patience.Wait(self.journal.name)
-        while tries < LAUNCH_TRIES:
-            await self.end_agent()
-            await self._provider.prepare()
-            try:
-                host = await self._launch(turn)
-            except (ShimGoneError, ShimSilentError):
-                # An idle shim waits some seconds for its START, and a machine may sleep, or its disk be full,
-                # for longer. No input was written, so that another life may be begun.
-                self._raise_if_taken()
-                tries += 1
-            except (OSError, AttachRefusedError) as error:
-                # A turn that failed for want of space would take the rest of the queue with it.
-                if not patience.is_for_space(error) or self.stopping(turn) is not None:
-                    raise
-                wait.because(in_words(error)[0] if isinstance(error, OSError) else error.message)
-                await asyncio.sleep(patience.RETRY_AFTER)
-                self.journal.raise_if_lost()
-            else:
-                wait.over()
-                return host
-        raise LaunchFailure(Failure("transport_lost", "the agent's shim ended before it was given its input"))
-
-    async def _launch(self, turn: str) -> AgentHost:
-        self._require_recoverable()
-        chosen = chosen_session(self.journal.state.loops[self.loop], self.agent)
-        if chosen is not None:
-            await patience.append(self.journal, [self._draft(None, chosen)], at="turn.session_chosen")
-        host = await AgentHost.idle(self.hosting, self.agent, self.journal.state.loops[self.loop])
-        self.host = host
-        await patience.append(self.journal, [self._draft(turn, self._attempt(turn, host))], at="turn.attempt")
-        await self._provider.claim(host)
-        faults.point("turn.start.before")
-        loop = self.journal.state.loops[self.loop]
-        await host.start(self.loop, loop.launched or loop.launches)
-        faults.point("turn.start.after")
-        return host
-
-    def _require_recoverable(self) -> None:
-        """Raises LaunchFailure where the agent session that would be resumed is not proven to be the failed
-        turn's: nothing is launched then."""
-        chosen = next_session(self.journal.state, self.loop, self.agent.kind)
-        if chosen.error is not None:
-            raise LaunchFailure(Failure("session_mismatch", chosen.error.message)) from chosen.error
-
-    def _attempt(self, turn: str, host: AgentHost) -> TurnAttemptStarted:
-        return TurnAttemptStarted(
-            attempt=self._open(turn).attempts + 1,
-            folder=host.folder_path,
-            generation=host.generation_name,
-            machine=self.hosting.machine,
-            boot_id=host.boot_id,
-            processes=host.processes,
-        )
 
     async def _converse(self, turn: str, content: Given, host: AgentHost) -> None:
         record = self.journal.state.loops[self.loop]
@@ -343,8 +265,8 @@ class LoopDriver:
             continues=continues,
             host=host,
             merger=self._merger(turn),
-            between_calls=self._provider.capture_partly,
-            before_input=partial(self._provider.claim, host),
+            between_calls=self._life.provider.capture_partly,
+            before_input=partial(self._life.provider.claim, host),
             policy=self.policy,
             show=self.show,
             wake=self._wake,
@@ -360,8 +282,8 @@ class LoopDriver:
                 return
         await self._append_terminal(turn, ending, said)
         ended = None if conversation.merger.ended_by_exit else conversation.merger.ended
-        await self._provider.capture(turn if ended is not None else None)
-        await self._after_turn(host)
+        await self._life.provider.capture(turn if ended is not None else None)
+        await self._life.after_turn(host)
         opened = self.journal.state.open_turns.get(turn)
         if opened is not None and opened.host_done is not None:  # else it was opened again, by what ended it
             await self._perform(turn)
@@ -406,11 +328,6 @@ class LoopDriver:
         if turn in self.journal.state.open_turns:
             await self.run(turn, content)
 
-    def _raise_if_taken(self) -> None:
-        if self.host is not None and self.host.taken:
-            self.journal.lease.lose("agent_taken")
-        self.journal.raise_if_lost()
-
     async def _append_terminal(self, turn: str, ending: Ending, before: Sequence[Draft] = ()) -> None:
         if before:
             # Gates that opened with the agent's last words are closed by the terminal like any other.
@@ -436,34 +353,6 @@ class LoopDriver:
             return Proposal(told.drafts + folded, told.settle)
 
         await patience.decide(self.journal, terminal, at="turn.terminal")
-
-    async def _after_turn(self, host: AgentHost) -> None:
-        if host.intake.exit is not None or not host.alive:
-            self.host = None
-            await host.forget()
-        elif self.agent.capabilities.many_turns:
-            folded = self.journal.state.loops[self.loop].folded
-            if folded is not None and folded.generation == host.generation_name:
-                await host.trim(folded.offset)
-        await self._sweep(host)
-
-    async def _sweep(self, host: AgentHost) -> None:
-        """Old lives go once later ones are recorded: else each turn would leave its spool for ever."""
-        try:
-            await asyncio.to_thread(launch.sweep, host.generation.folder, self._named())
-        except OSError as error:
-            report("old agent folders could not be removed", error)
-
-    def _named(self) -> frozenset[str]:
-        """The lives that the journal may still send a reader to."""
-        state = self.journal.state
-        loop = state.loops[self.loop]
-        said = (
-            [loop.attempt, loop.cursor, loop.folded]
-            + [place for turn in state.open_turns.values() for place in (turn.attempt, turn.reserved)]
-            + [queued.reserved for queued in state.queue.marked()]
-        )
-        return frozenset(place.generation for place in said if place is not None)
 
 
 def _with(proposal: Proposal | None, drafts: tuple[Draft, ...]) -> Proposal | None:
