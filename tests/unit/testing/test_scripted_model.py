@@ -21,6 +21,7 @@ from outlast.testing.scripted_model import (
     HttpError,
     Reply,
     ScriptedModel,
+    StreamCut,
     StreamError,
     ToolCall,
 )
@@ -305,6 +306,30 @@ def test_a_script_may_fail_the_request(error: HttpError | StreamError, status: i
         assert response.status == status
         assert response.getheader("retry-after") == ("7" if status == 429 else None)
         assert json.loads(data)["error"]["code"] == error.code
+
+
+def test_a_refusal_may_carry_headers() -> None:
+    limited = HttpError(429, retry_after=7, headers={"x-limit-reset": "12"})
+    with ScriptedModel(lambda _: Reply(error=limited)) as model, client_of(model) as client:
+        response, _ = client.post(user("go"))
+        assert (response.getheader("retry-after"), response.getheader("x-limit-reset")) == ("7", "12")
+
+
+@pytest.mark.parametrize("events", [0, 2])
+def test_a_stream_may_be_cut_after_some_events(events: int) -> None:
+    cut = Reply(text="never whole", error=StreamCut(events))
+    with ScriptedModel(lambda _: cut) as model, client_of(model) as client:
+        response, data = client.post(user("go"), stream=True)
+        assert (response.status, data.count(b"data: ")) == (200, events)
+        assert b"response.completed" not in data
+
+
+def test_a_document_may_be_cut_in_its_middle() -> None:
+    cut = Reply(text="never whole", error=StreamCut())
+    with ScriptedModel(lambda _: cut) as model, client_of(model) as client:
+        with pytest.raises(http.client.IncompleteRead):
+            client.post(user("go"))
+        assert len(model.requests) == 1
 
 
 def test_a_fault_in_a_script_is_raised_at_the_end_of_the_block() -> None:

@@ -24,6 +24,7 @@ from outlast.testing.scripted_model.conversation import (
     ModelRequest,
     Reply,
     Script,
+    StreamCut,
     StreamError,
     ToolCall,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "Reply",
     "Script",
     "ScriptedModel",
+    "StreamCut",
     "StreamError",
     "ToolCall",
     "pairing_fault",

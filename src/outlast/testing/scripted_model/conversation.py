@@ -98,12 +98,14 @@ class ToolCall:
 @dataclass(frozen=True, slots=True)
 class HttpError:
     """The request is answered with this status instead of a reply. `code` is the API's word for the
-    reason (none: what the API says with this status); `retry_after` is sent as a header, in seconds."""
+    reason (none: what the API says with this status); `retry_after` is sent as a header, in seconds, and
+    `headers` are sent beside it."""
 
     status: int
     code: str = ""
     message: str = "scripted error"
     retry_after: float | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,14 @@ class StreamError:
 
     code: str
     message: str = "scripted failure"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCut:
+    """The reply is streamed up to this number of events, then the connection ends. A reply that is no stream
+    is cut in its middle."""
+
+    events: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +137,7 @@ class Reply:
     slow_seconds: float = 0.0
     hang_seconds: float = 0.0
     halfway: threading.Event | None = None
-    error: HttpError | StreamError | None = None
+    error: HttpError | StreamError | StreamCut | None = None
 
 
 @dataclass(frozen=True, slots=True)

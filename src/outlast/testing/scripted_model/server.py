@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, TypeAlias
@@ -27,6 +28,7 @@ from outlast.testing.scripted_model.conversation import (
     ModelRequest,
     Reply,
     Script,
+    StreamCut,
 )
 from outlast.testing.scripted_model.dialect import (
     Dialect,
@@ -311,13 +313,16 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             reply = model.decide(request)
         if isinstance(reply.error, HttpError):
-            self._send(reply.error.status, dialect.error(reply.error), reply.error.retry_after)
+            self._refuse(dialect, reply.error)
         elif parsed.stream:
             self._stream(dialect, parsed, reply, identity)
         else:
             self._pause(reply.hang_seconds + reply.slow_seconds)
-            status = 200 if reply.error is None else dialect.failed_document_status
-            self._send(status, dialect.document(parsed, reply, identity))
+            whole = reply.error is None or isinstance(reply.error, StreamCut)
+            status = 200 if whole else dialect.failed_document_status
+            self._send(
+                status, dialect.document(parsed, reply, identity), cut=whole and reply.error is not None
+            )
 
     def _stream(self, dialect: Dialect, parsed: Parsed, reply: Reply, identity: Identity) -> None:
         self.close_connection = True
@@ -326,7 +331,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("cache-control", "no-cache")
         self.send_header("connection", "close")
         self.end_headers()
-        for step in dialect.stream(parsed, reply, identity):
+        steps = dialect.stream(parsed, reply, identity)
+        for step in islice(steps, reply.error.events) if isinstance(reply.error, StreamCut) else steps:
             if isinstance(step, Pause) and step.until is not None:
                 self._wait(step.until)
             elif isinstance(step, Pause):
@@ -345,15 +351,29 @@ class _Handler(BaseHTTPRequestHandler):
         while not awaited.wait(0.05):
             self._pause(0.0)
 
-    def _send(self, status: int, document: JsonObject | None, retry_after: float | None = None) -> None:
+    def _refuse(self, dialect: Dialect, error: HttpError) -> None:
+        headers = dict(error.headers)
+        if error.retry_after is not None:
+            headers["retry-after"] = f"{error.retry_after:g}"
+        self._send(error.status, dialect.error(error), headers)
+
+    def _send(
+        self,
+        status: int,
+        document: JsonObject | None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        cut: bool = False,
+    ) -> None:
         data = b"" if document is None else json.dumps(document).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
-        if retry_after is not None:
-            self.send_header("retry-after", f"{retry_after:g}")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(data)
+        self.close_connection = self.close_connection or cut
+        self.wfile.write(data[: len(data) // 2] if cut else data)
 
 
 def _sse(event: Event) -> bytes:
