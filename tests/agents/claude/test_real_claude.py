@@ -189,6 +189,31 @@ def test_no_trace_call_what_the_program_has_lost_is_told_by_us_once(place: Claud
     assert (place.lines("begun"), place.lines("ended")) == (1, 0)
 
 
+def test_no_trace_call_one_that_had_ended_and_is_lost_is_told_with_its_outcome(place: ClaudePlace) -> None:
+    """An agent that dies right after a call has ended may not have written it yet: the model would do it
+    again. Made by cutting the transcript, too."""
+    assert place.run("hello").wait().status == 0
+    runtime = place.run(f"[[tool:echo first >> first; echo printed]] {WAIT}", key="cut")
+    place.until_there("begun")
+    place.until_recorded("job", "CallObserved", turn="cut", times=3)
+    runtime.kill()
+    place.kill_all()
+    (transcript,) = place.transcripts
+    lines = transcript.read_bytes().splitlines(keepends=True)
+    kept = next((at for at, line in enumerate(lines) if b'"tool_use"' in line), len(lines))
+    transcript.write_bytes(b"".join(lines[:kept]))
+
+    place.send("job", "what happened?", key="two", agent="claude")
+    resumed = place.resume()
+    assert resumed.status == 1, resumed
+    (told,) = [item.text for item in place.told().of_kind("user") if BY_US in item.text]
+    first, second = dict.fromkeys(body.call for body in place.journal("job").bodies(CallObserved, "cut"))
+    assert told.index(f"- Bash ({second}): ") < told.index(f"- Bash ({first}): echo first")
+    assert "\n  completed: printed" in told
+    assert (place.lines("first"), place.lines("begun"), place.lines("ended")) == (1, 1, 0)
+    place.assert_model_took_all()
+
+
 # --- in a call of the model -----------------------------------------------------------------------
 
 
@@ -280,11 +305,18 @@ def test_early_id_all_die_before_the_prompt(place: ClaudePlace, point: str) -> N
     assert (chosen.state, chosen.source) == ("bound", "chosen")
 
 
+def killed_right_after_the_prompt(place: ClaudePlace) -> None:
+    """The runtime is dead; Claude Code lives, and can't end its turn before the model goes on."""
+    runtime = place.run(f"{THINK} {ONCE}", faults=f"{PROMPT_WRITTEN}=kill")
+    assert runtime.wait().status == -signal.SIGKILL
+
+
 def test_all_die_right_after_the_prompt(place: ClaudePlace) -> None:
     """Whether Claude Code had stored it is not known: it is not given again, and the next one is answered.
     Where it was not stored there is no session yet, and a new one is told what happened."""
-    assert place.run(ONCE, faults=f"{PROMPT_WRITTEN}=kill").wait().status == -signal.SIGKILL
+    killed_right_after_the_prompt(place)
     place.kill_all()
+    place.model.go_on()
     place.send("job", "hello", key="two", agent="claude")
     resumed = place.resume()
     assert (resumed.status, resumed.outcomes[1:]) == (1, ["done"]), resumed
@@ -475,9 +507,10 @@ def test_a_session_goes_on_in_another_home(place: ClaudePlace) -> None:
 def test_a_torn_beginning_of_a_transcript_costs_nothing_but_the_id(place: ClaudePlace) -> None:
     """A session that never finished a turn, and whose transcript has no whole line, can be neither resumed
     nor begun under its id: it gets another one by itself."""
-    assert place.run(ONCE, faults=f"{PROMPT_WRITTEN}=kill").wait().status == -signal.SIGKILL
+    killed_right_after_the_prompt(place)
     place.until_stored('"user"')
     place.kill_all()
+    place.model.go_on()
     (transcript,) = place.transcripts
     transcript.write_bytes(transcript.read_bytes()[:30])
     place.send("job", "hello", key="two", agent="claude")
