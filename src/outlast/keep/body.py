@@ -75,6 +75,8 @@ class Body:
         self.killed = ""
         self.grace: float | None = DEFAULT_GRACE
         self.owned = False
+        self.allowed: int | None = None
+        """Spool offset from which on the owner wants no more output for now; None: it takes all."""
         self.exit: dict[str, Value] = {}
 
     @property
@@ -88,8 +90,12 @@ class Body:
 
     @property
     def capped(self) -> bool:
-        """Whether output waits for a trim."""
-        return bool(self._cap) and self._spool.kept >= self._cap and self.phase in (RUNNING, TERMINATING)
+        """Whether output waits in the agent's pipe, for a trim or for the owner to read on. Once nothing of
+        the tree lives, what is left in the pipe is little, and is taken."""
+        if self.phase in (FLUSHING, DONE):
+            return False
+        full = bool(self._cap) and self._spool.kept >= self._cap
+        return full or (self.allowed is not None and self._spool.tip >= self.allowed)
 
     # --- what the loop asks for
 
@@ -267,6 +273,7 @@ class Body:
     def disown(self) -> None:
         """The owner is gone: the grace runs from now or the last output, and the spool is synced."""
         self.owned = False
+        self.allowed = None
         self.inputs.void()
         self._quiet_since = time.monotonic()
         self._sync_at = 0.0

@@ -223,6 +223,12 @@ class ShimClient:
         said = await self._ask(frames.TRIM, pack({"offset": offset}))
         return said.integer("base")
 
+    def allow(self, until: int | None) -> bool:
+        """Let the spool grow up to that offset and no further: output beyond waits in the agent's pipe until
+        more is allowed, or until this owner is gone. None: no such bound. False if it could not be told now;
+        a shim of an older version does not know it and goes on without."""
+        return self._link.tell(frames.ALLOW, pack({"until": until}))
+
     async def detach(self) -> None:
         """Give up ownership; the agent goes on, the orphan grace begins. The connection stays open."""
         point("keep.detach.send")

@@ -217,6 +217,9 @@ class Desk:
             orphan = message.fields().optional("grace_ms")
             self.body.grace = None if orphan is None else _seconds(orphan)
             peer.send(frames.OK, {}, request=message.request)
+        elif kind == frames.ALLOW:
+            # No answer: it comes often, and its sender goes on reading.
+            self.body.allowed = message.fields().optional("until")
         elif kind == frames.TRIM:
             self._trim(peer, message)
         elif kind == frames.DETACH:
@@ -245,7 +248,7 @@ class Desk:
         if self.owner is not None and self.owner is not peer:
             self._cut(self.owner, claim)
         self.owner, peer.claim = peer, claim
-        self.body.owned = True
+        self.body.owned, self.body.allowed = True, None
         point("keep.attached.before")
         self._spool.note(frames.ATTACHED, pack({"epoch": claim.epoch, "holder": claim.holder}))
         point("keep.attached.after")

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True)
 class LaunchRequest:
     """What to execute. `env` is the agent's whole environment (the marker is added to it); `input_limit` is
-    the largest line in bytes; at `spool_cap` bytes of kept spool output waits for a trim (0: no cap)."""
+    the largest line in bytes; at `spool_cap` bytes of kept spool output waits for a trim (0: no cap). An
+    agent that nobody owns may write that much: a night's work of a talkative one."""
 
     argv: tuple[str, ...]
     env: dict[str, str] = field(repr=False)
     cwd: str
     input_limit: int = 64 << 20
-    spool_cap: int = 4 << 30
+    spool_cap: int = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -69,4 +70,5 @@ class ShimStatus:
     stdin_open: bool
     blocked: bool
     capped: bool
+    """Output waits in the agent's pipe, for a trim or for the owner to read on."""
     grace: float | None

@@ -33,7 +33,7 @@ HEAD, ATTACHED, OWNER_GONE, FENCED, STARTED, OUTPUT, INPUT, VOID, WRITTEN, STDIN
 )
 RECORD = 32
 """A record in a file of its own: floor, exit, guard, id, a starter's report."""
-ATTACH, START, KILL, FENCE, GRACE, DETACH, TRIM, STATUS = range(64, 72)
+ATTACH, START, KILL, FENCE, GRACE, DETACH, TRIM, STATUS, ALLOW = range(64, 73)
 OK, REFUSED, ACCEPTED, TIP, LOST, FACTS = range(96, 102)
 
 _HEAD = struct.Struct("<4sBBHIQQQ")

@@ -135,6 +135,14 @@ class Link(asyncio.Protocol):
                 raise
             return future
 
+    def tell(self, kind: int, payload: bytes) -> bool:
+        """Send a short message that nobody answers; False if it cannot be sent now."""
+        if self._transport is None or self._sending.locked():
+            return False
+        number, self._next = self._next, self._next + 1
+        self._transport.write(frames.encode(kind, payload, flags=frames.FIRST, offset=number))
+        return True
+
     async def request(self, kind: int, payload: bytes, *, seq: int = 0) -> frames.Frame:
         """Send a message and wait for its answer. Raises ShimGoneError."""
         return await (await self.send(kind, payload, seq=seq))

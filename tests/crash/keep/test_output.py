@@ -18,7 +18,7 @@ from outlast.keep.reader import Exit, OutputChunk
 from outlast.turns.seen import exit_info
 
 if TYPE_CHECKING:
-    from outlast.keep import Generation
+    from outlast.keep import Generation, ShimClient
 
     from .conftest import Keep, Tools
 
@@ -224,6 +224,80 @@ async def test_an_input_on_a_full_disk_is_refused_and_leaves_no_trace(keep: Keep
     assert tools.inputs(found) == [b'{"n": 1}\n', big]
     assert tools.output(found) == b'{"n": 1}\n' + big
     assert generation.path.exists()
+
+
+FLOOD = """
+block = b"0123456\\n" * (1 << 17)
+def flood(mebibytes):
+    for n in range(mebibytes):
+        view = memoryview(block)
+        while view: view = view[os.write(1, view):]
+"""
+
+
+async def test_what_the_owner_has_not_allowed_waits_in_the_pipe(keep: Keep, tools: Tools) -> None:
+    """Nothing is dropped: the agent waits, writes on as far as it may, and to the end once it is let go."""
+    _, client = await keep.idle()
+    assert client.allow(4 << 20)
+    await client.start(keep.launch(FLOOD + "flood(16)\ntell('done', '')\nsys.stdin.read()\n"))
+    for allowed in (4 << 20, 9 << 20):
+        assert client.allow(allowed)
+        async with tools.deadline():
+            await client.wait_tip(allowed - 1)
+            while not (await client.status()).capped:  # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.005)
+        # Asked twice: the second answer comes after whatever a look at the pipe would still have taken.
+        assert [(await client.status()).tip for _ in range(2)] == [client.tip] * 2
+        assert client.tip < allowed + (2 << 20)
+    assert not (keep.root / "done").exists()
+    assert client.allow(None)
+    await tools.until((keep.root / "done").exists, "the agent could write on")
+    async with tools.deadline():
+        await client.wait_tip(16 << 20)
+    assert digest(client.generation)[1] == 16 << 20
+    await client.kill()
+
+
+async def held_or_done(keep: Keep, client: ShimClient) -> bool:
+    return (await client.status()).capped or (keep.root / "done").exists()
+
+
+@pytest.mark.parametrize("leaves", ["dies", "detaches", "is replaced"])
+async def test_a_bound_goes_with_the_owner_that_set_it(keep: Keep, tools: Tools, leaves: str) -> None:
+    """An agent that nobody owns works on."""
+    generation, client = await keep.run(FLOOD + "flood(16)\ntell('done', '')\nsys.stdin.read()\n")
+    assert client.allow(1 << 20)
+    async with tools.deadline():
+        while not await held_or_done(keep, client):  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.005)
+    if leaves == "dies":
+        await client.close()
+    elif leaves == "detaches":
+        await client.detach()
+    else:
+        await keep.attach(generation, 2)
+    await tools.until((keep.root / "done").exists, "the agent could write on")
+    client = await keep.attach(generation, 3)
+    await client.kill()
+    assert digest(generation)[1] == 16 << 20
+
+
+@pytest.mark.parametrize("end", ["killed", "by itself"])
+async def test_an_agent_that_is_held_can_end_and_all_that_it_wrote_is_there(
+    keep: Keep, tools: Tools, end: str
+) -> None:
+    source = "os.write(1, b'x' * 300_000)\ntell('done', '')\n"
+    source += "sys.exit(7)\n" if end == "by itself" else "time.sleep(1000)\n"
+    generation, client = await keep.idle()
+    assert client.allow(1)
+    await client.start(keep.launch(source))
+    await tools.until((keep.root / "done").exists, "the pipe has it")
+    if end == "killed":
+        await client.kill()
+    record = await keep.ended(generation)
+    assert (record.verified, record.complete, record.stdout_end) == (True, True, 300_000)
+    assert record.exit_status == (7 if end == "by itself" else None)
+    assert digest(generation)[1] == 300_000
 
 
 async def test_uncapped_log(keep: Keep, tools: Tools) -> None:
