@@ -27,6 +27,7 @@ def _turn_attempt_started(state: State, record: Record, body: t.TurnAttemptStart
     if loop.attempt is None or not same_life(loop.attempt, body):
         loop.launched = loop.launches
         loop.cursor = loop.folded = None
+        loop.life_since = record.seq
     loop.attempt = body
 
 

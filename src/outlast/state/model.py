@@ -241,12 +241,14 @@ class Loop(msgspec.Struct):
     """What is to be done about the provider session at the next start of the agent."""
     untold: int | None = None
     """The record after which the agent's own session lacks what happened: the next prompt tells it."""
-    cut_since: int | None = None
-    """The record after which calls had started that have no outcome, in turns that did not end as done; what
-    came of them may have to be told. None: since the newest turn that did there are none."""
+    called_since: int | None = None
+    """The record after which calls were made in the newest turn that ended as done and in those after it: the
+    agent's own session may lack them, if its life has ended since. None: there are none."""
     captured: AgentStateCaptured | None = None
     attempt: TurnAttemptStarted | None = None
     """The newest agent life that this loop was given; it may still live after its turn."""
+    life_since: int = 0
+    """The record with which that life began here."""
     launched: Launched | None = None
     cursor: Cursor | None = None
     """Of that life, like `folded`; None while nothing was taken from it."""

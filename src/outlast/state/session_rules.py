@@ -93,7 +93,7 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
         loop.untold = None
     elif another:
         loop.untold = 0 if loop.decided == "reseed" else None
-        loop.decided = loop.cut_since = None  # What was cut off is told with all else, or not to be known.
+        loop.decided = loop.called_since = None  # What was cut off is told with all else, or not to be known.
         _begins(state, loop)
     elif body.state == "bound" and loop.decided == "as_is":
         loop.decided = None

@@ -161,8 +161,8 @@ def _close(state: State, record: Record, outcome: ClosedAs, reason: str) -> Clos
     """End the turn that `record` names: what `retry` would need of it."""
     turn = _end(state, record)
     loop = state.loops[turn.loop]
-    if (turn.open_calls or turn.more_calls) and loop.cut_since is None:
-        loop.cut_since = turn.seq
+    if turn.calls and loop.called_since is None:
+        loop.called_since = turn.seq
     return Closed(
         turn=turn.turn,
         index=turn.index,
@@ -204,8 +204,10 @@ def _displace(state: State, loop: str) -> None:
 
 def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
     refuse_owing(state, record, open_turn(state, record))
-    loop = state.loops[_end(state, record).loop]
-    loop.untold = loop.cut_since = None  # Its prompt had told it.
+    turn = _end(state, record)
+    loop = state.loops[turn.loop]
+    loop.untold = None  # Its prompt had told it.
+    loop.called_since = turn.seq if turn.calls else None
     _displace(state, loop.loop)
 
 

@@ -28,8 +28,8 @@ from outlast.records.types import (
 from outlast.state.model import OpenTurn, State
 from outlast.turns import lost, patience
 from outlast.turns.conversation import KILL_GRACE, Conversation
-from outlast.turns.cut_calls import notice_of
 from outlast.turns.deciding import GatePolicy
+from outlast.turns.dropped_calls import notice_of
 from outlast.turns.effects import Effects
 from outlast.turns.follower import SpoolLost
 from outlast.turns.going_on import goes_on
@@ -254,14 +254,16 @@ class LoopDriver:
         record = self.journal.state.loops[self.loop]
         continues = await goes_on(self.journal.state, turn, self.agent, self.hosting)
         given = await given_to(self.journal, self._open(turn), content, continues=continues)
-        notice = await notice_of(self.journal, self.agent, record, self.hosting)
+        notice = given.notice
+        if given.content is content and not notice:
+            notice = await notice_of(self.journal, self.agent, record, self.hosting)
         conversation = Conversation(
             journal=self.journal,
             agent=self.agent,
             loop=self.loop,
             turn=turn,
             content=given.content,
-            notice=given.notice or notice,
+            notice=notice,
             continues=continues,
             host=host,
             merger=self._merger(turn),

@@ -82,6 +82,14 @@ FOLDS = {
         "4": "5312208faaaa1e32",
         "5": "f4d142fece9b2770",
     },
+    9: {
+        "shape": "fe466318052638e1",
+        "1": "a1b598064e7351f6",
+        "2": "bd517b275d2e62a6",
+        "3": "b79c41057e0fde57",
+        "4": "a909c851ed7389e5",
+        "5": "99ce3e905f18106d",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

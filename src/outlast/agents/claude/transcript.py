@@ -53,13 +53,17 @@ def is_folder_of(name: str, workspace: str) -> bool:
 
 
 def unmentioned(path: Path, words: Iterable[str]) -> frozenset[str]:
-    """Of these words those that stand nowhere in the file. Raises OSError."""
+    """Of these words those that stand nowhere in the transcript, nor in those of the session's subagents,
+    which Claude Code keeps in files of their own (measured with 2.1.332). Raises OSError."""
     left = {word: word.encode() for word in words}
     keep = max((len(data) for data in left.values()), default=1) - 1
-    with open_regular(path) as file:
-        tail = b""
-        while left and (bite := file.read(_BITE)):
-            seen = tail + bite
-            left = {word: data for word, data in left.items() if data not in seen}
-            tail = seen[-keep:] if keep else b""
+    for one in (path, *sorted((path.parent / path.stem / "subagents").rglob("agent-*.jsonl"))):
+        if not left:
+            break
+        with open_regular(one) as file:
+            tail = b""
+            while left and (bite := file.read(_BITE)):
+                seen = tail + bite
+                left = {word: data for word, data in left.items() if data not in seen}
+                tail = seen[-keep:] if keep else b""
     return frozenset(left)

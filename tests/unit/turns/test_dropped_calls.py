@@ -1,4 +1,4 @@
-"""Calls that a crash cut off and that their program has lost: told by the next prompt, once and bounded; and
+"""Calls that were made and that their program has lost: told by the next prompt, once and bounded; and
 the id of a session that may be chosen."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from outlast.state.model import Loop
 from outlast.store.url import open_store
 from outlast.testing.journals import JournalBuilder
 from outlast.turns.choosing import chosen_session
-from outlast.turns.cut_calls import INPUT_SHOWN, NAMED, CutCall, in_words, notice_of
+from outlast.turns.dropped_calls import NAMED, SHOWN, MadeCall, in_words, notice_of
 from outlast.turns.hosting import Hosting
 
 Status = Literal["started", "completed", "failed"]
@@ -57,10 +57,20 @@ class Session:
         await self.journal.append([Draft(body, loop="main", turn=turn) for body in bodies])
 
     async def call(self, call: str, status: Status = "started") -> None:
-        await self.append(CallObserved(call=call, name="Bash", status=status, input="make", output=""))
+        given, output = ("make", "") if status == "started" else ("", "built")
+        await self.append(CallObserved(call=call, name="Bash", status=status, input=given, output=output))
 
     async def cut(self) -> None:
+        """Its agent dies in the turn, and the next turn has another one."""
         await self.append(TurnInterrupted(index=1, reason="crash", evidence="killed"))
+        await self.next_turn("u", 2, "another life")
+
+    async def done(self, turn: str = "t") -> None:
+        await self.append(TurnDone(stop_reason="end_turn", usage={}), turn=turn)
+
+    async def next_turn(self, turn: str, index: int, life: str) -> None:
+        built = JournalBuilder().accept(turn).start(turn, index).attempt(turn, generation=life)
+        await self.journal.append(built.drafts[-3:])
 
     @property
     def loop(self) -> Loop:
@@ -75,7 +85,7 @@ async def session(tmp_path: Path) -> AsyncIterator[Session]:
     store = await open_store("memory://")
     lease = await store.acquire("session")
     journal = await Journal.open(store, lease)
-    drafts = JournalBuilder().running("t").accept("u").drafts[1:]
+    drafts = JournalBuilder().running("t").drafts[1:]
     await journal.append([Draft(Fence(epoch=lease.epoch, holder="me")), *drafts])
     claim = Claim(store.store_id, "lineage", lease.epoch, "me")
     made = Session(journal, Hosting("session", str(tmp_path), tmp_path, claim, "m", b"", {}))
@@ -87,14 +97,35 @@ async def session(tmp_path: Path) -> AsyncIterator[Session]:
 
 
 async def test_no_trace_call_a_cut_call_is_told_with_its_input(session: Session) -> None:
-    await session.call("done-before")
-    await session.call("done-before", "completed")
     await session.call("c1")
     assert await session.notice() == ""
     await session.cut()
     told = await session.notice()
     assert told.startswith("[outlast: for your information, no new request]")
-    assert told.splitlines()[1:] == ["- Bash (c1): make"]
+    assert "how they ended is not known" in told
+    assert told.splitlines()[2:] == ["- Bash (c1): make"]
+
+
+async def test_a_call_that_had_ended_and_is_lost_is_told_with_what_came_of_it(session: Session) -> None:
+    """A program that writes its transcript after the fact can lose a whole call, also of a turn that is
+    done."""
+    await session.call("c1")
+    await session.call("c1", "completed")
+    await session.done()
+    await session.next_turn("u", 2, "another life")
+    told = await session.notice()
+    assert "do not repeat them" in told
+    assert told.splitlines()[2:] == ["- Bash (c1): make", "  completed: built"]
+    assert await session.notice(Dropping(["true"], mentioned=frozenset({"c1"}))) == ""
+
+
+async def test_what_the_living_agent_did_it_knows(session: Session) -> None:
+    """However late it writes its transcript."""
+    await session.call("c1")
+    await session.call("c1", "completed")
+    await session.done()
+    await session.next_turn("u", 2, "g")
+    assert await session.notice() == ""
 
 
 async def test_what_the_transcript_mentions_is_told_by_the_program_or_was_by_us(session: Session) -> None:
@@ -102,7 +133,7 @@ async def test_what_the_transcript_mentions_is_told_by_the_program_or_was_by_us(
     await session.call("c2")
     await session.cut()
     told = await session.notice(Dropping(["true"], mentioned=frozenset({"c1"})))
-    assert told.splitlines()[1:] == ["- Bash (c2): make"]
+    assert told.splitlines()[2:] == ["- Bash (c2): make"]
     assert await session.notice(Dropping(["true"], mentioned=frozenset({"c1", "c2"}))) == ""
 
 
@@ -122,14 +153,13 @@ async def test_it_is_told_until_a_turn_is_done_and_then_no_more(session: Session
     """A turn that fails after it may not have been given the prompt that told it."""
     await session.call("c1")
     await session.cut()
-    drafts = JournalBuilder().running("u", 2).drafts[-3:]
-    await session.journal.append(drafts)
     failed = JournalBuilder().running("u").fail("u").drafts[-1].body
     assert isinstance(failed, TurnFailed)
     await session.append(failed, turn="u")
     assert "(c1)" in await session.notice()
-    await session.journal.append(JournalBuilder().accept("v").start("v", 3).attempt("v").drafts[-3:])
-    await session.append(TurnDone(stop_reason="end_turn", usage={}), turn="v")
+    await session.next_turn("v", 3, "another life")
+    await session.done("v")
+    await session.next_turn("w", 4, "a third life")
     assert await session.notice() == ""
 
 
@@ -143,8 +173,8 @@ async def test_another_session_is_told_all_or_nothing_and_not_this(session: Sess
 
 
 def test_uncapped_log_what_is_told_is_bounded() -> None:
-    told = in_words([CutCall(f"c{at}", "Bash", "x" * 100_000) for at in range(1_000)])
-    assert len(told) < NAMED * (INPUT_SHOWN + 100) + 1_000
+    told = in_words([MadeCall(f"c{at}", "Bash", "x" * 100_000) for at in range(1_000)])
+    assert len(told) < NAMED * (SHOWN + 100) + 1_000
     assert told.splitlines()[-1] == f"- and {1_000 - NAMED} more"
 
 
