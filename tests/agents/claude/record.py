@@ -296,7 +296,7 @@ def script(conversation: Conversation) -> Reply:
         {"label": "blue", "description": "cold"},
     ]
     questions: list[Json] = [
-        {"question": f"Which {name}?", "header": name, "options": options, "multiSelect": False}
+        {"question": f"Which {name}?", "header": name, "options": options, "multiSelect": name.endswith("s")}
         for name in argument.split()
     ]
     return Reply(calls=(ModelCall("AskUserQuestion", {"questions": questions}),))
@@ -386,7 +386,14 @@ def approvals(lab: Lab) -> None:
         life.until(TurnEnded)
         life.want(prompt=None, answers=())
     life.turn("always", "[[tool:touch four]]")
-    life.turn("many", "call question colour size")
+    life.want(prompt=prompt("many", "call question colour sizes"))
+    gates: list[GateRequested] = []
+    while not gates:
+        gates = [event for event in life.step() if isinstance(event, GateRequested)]
+    chosen = zip(gates, ("red", "red, blue"), strict=True)
+    life.want(answers=tuple(GateAnswer(gate.gate, gate.payload, choice) for gate, choice in chosen))
+    life.until(TurnEnded)
+    life.want(prompt=None, answers=())
     life.want(prompt=prompt("cancelled", "[[tool:touch six]]"))
     life.until(GateRequested)
     life.want(cancel=True)

@@ -583,6 +583,49 @@ def test_a_gate_that_the_program_takes_back_is_closed() -> None:
     assert lab.write(answers=(GateAnswer(gate.gate, gate.payload, "allow_once"),)) == []
 
 
+def asks_two(lab: Lab) -> list[GateRequested]:
+    """Two questions in one request."""
+    questions = [{"question": word, "options": [{"label": "yes"}, {"label": "no"}]} for word in ("A?", "B?")]
+    asked = lab.asks("q7", tool_name="AskUserQuestion", input={"questions": questions})
+    return [gate for gate in asked if isinstance(gate, GateRequested)]
+
+
+def test_several_questions_are_answered_in_one_line_once_all_of_them_are() -> None:
+    lab = Lab().ready().running()
+    first, second = (GateAnswer(gate.gate, gate.payload, "no") for gate in asks_two(lab))
+    assert lab.write(answers=(second,)) == []
+    [frame] = lab.write(answers=(second, first))
+    assert frame["response"]["request_id"] == "q7"
+    assert frame["response"]["response"]["updatedInput"]["answers"] == {"A?": "no", "B?": "no"}
+    assert lab.write(answers=(second, first)) == []
+    assert not any(isinstance(event, GateClosed) for event in lab.ends())
+
+
+def test_several_questions_that_the_program_takes_back_are_all_closed() -> None:
+    lab = Lab().ready().running()
+    names = [gate.gate for gate in asks_two(lab)]
+    assert lab.out("control_cancel_request", request_id="q7") == [GateClosed(name) for name in names]
+    assert lab.write(answers=()) == []
+
+
+def test_a_choice_that_was_not_offered_refuses_the_whole_request() -> None:
+    lab = Lab().ready().running()
+    first, second = asks_two(lab)
+    wrong = (GateAnswer(first.gate, first.payload, "yes"), GateAnswer(second.gate, second.payload, "maybe"))
+    [frame] = lab.write(answers=wrong)
+    assert (frame["response"]["subtype"], frame["response"]["request_id"]) == ("error", "q7")
+    assert lab.write(answers=wrong) == []
+
+
+def test_never_settles_a_question_that_no_choice_can_answer_is_refused_and_told() -> None:
+    lab = Lab().ready().running()
+    [notice] = lab.asks("q7", tool_name="AskUserQuestion", input={"questions": [{"question": "Name?"}]})
+    assert isinstance(notice, Notice)
+    assert "AskUserQuestion" in notice.text
+    [frame] = lab.write()
+    assert frame["response"]["subtype"] == "error"
+
+
 def test_never_settles_a_request_of_an_unknown_kind_is_refused() -> None:
     lab = Lab().ready().running()
     assert lab.out("control_request", request_id="q9", request={"subtype": "hook_callback"}) == []

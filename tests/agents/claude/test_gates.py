@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from outlast.agents.claude.gates import gate_request
+from outlast.agents.claude.gates import Payload, gate_requests, response
 from outlast.agents.contract import GateRequested
 
 RULE = {
@@ -21,7 +21,24 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
 def gate(tool: str = "Bash", **fields: Any) -> GateRequested | None:
     asked = {"subtype": "can_use_tool", "tool_name": tool, "input": {"command": "ls"}, **fields}
-    return gate_request("q1", msgspec.Raw(json.dumps(asked).encode()))
+    return next(iter(gates_for(asked)), None)
+
+
+def gates_for(asked: dict[str, Any]) -> list[GateRequested]:
+    return gate_requests("q1", msgspec.Raw(json.dumps(asked).encode()))
+
+
+def questions(*questions: Any) -> list[GateRequested]:
+    asked = {"questions": list(questions), "metadata": 1}
+    return gates_for({"subtype": "can_use_tool", "tool_name": "AskUserQuestion", "input": asked})
+
+
+def told(gates: list[GateRequested], *choices: str) -> Any:
+    """What Claude Code is told when the first ones of these gates are answered so."""
+    payloads = [msgspec.json.decode(gate.payload, type=Payload) for gate in gates]
+    pairs = zip(payloads, choices, strict=False)
+    said = response(dict(zip([gate.gate for gate in gates], pairs, strict=False)), payloads[0])
+    return None if said is None else json.loads(bytes(said))
 
 
 def responses(gate: GateRequested) -> dict[str, Any]:
@@ -73,38 +90,75 @@ def test_what_cannot_be_named_is_not_offered(unknown: dict[str, Any]) -> None:
     assert always() is None
 
 
+COLOUR = {
+    "question": "Which?",
+    "options": [{"label": "red", "description": "warm"}, {"label": "blue"}],
+    "multiSelect": False,
+}
+EXTRAS = {"question": "Extras?", "options": [{"label": "sun"}, {"label": "sea"}], "multiSelect": True}
+
+
 def test_a_question_with_options_offers_them_and_answers_by_their_label() -> None:
-    question = {
-        "question": "Which?",
-        "options": [{"label": "red", "description": "warm"}, {"label": "blue"}],
-        "multiSelect": False,
-    }
-    asked = gate("AskUserQuestion", input={"questions": [question], "metadata": 1})
-    assert asked is not None
-    assert (asked.kind, asked.question) == ("question", "Which?")
+    [asked] = questions(COLOUR)
+    assert (asked.gate, asked.kind, asked.question) == ("q1", "question", "Which?")
     assert [choice.label for choice in asked.choices] == ["red: warm", "blue"]
-    assert responses(asked)["blue"]["updatedInput"] == {
-        "questions": [question],
-        "metadata": 1,
-        "answers": {"Which?": "blue"},
+    assert told([asked], "blue") == {
+        "behavior": "allow",
+        "updatedInput": {"questions": [COLOUR], "metadata": 1, "answers": {"Which?": "blue"}},
     }
+
+
+def test_a_question_with_several_answers_offers_each_combination() -> None:
+    [asked] = questions(EXTRAS)
+    assert [choice.id for choice in asked.choices] == ["sun", "sea", "sun, sea", "none of these"]
+    assert told([asked], "sun, sea")["updatedInput"]["answers"] == {"Extras?": "sun, sea"}
+
+
+def test_several_questions_are_a_gate_each_and_answered_together() -> None:
+    both = questions(COLOUR, EXTRAS)
+    assert [gate.gate for gate in both] == ["q1/1", "q1/2"]
+    assert both[0].question == "Which?\n(question 1 of 2)"
+    assert told(both, "red") is None
+    assert told(both, "red", "sea")["updatedInput"] == {
+        "questions": [COLOUR, EXTRAS],
+        "metadata": 1,
+        "answers": {"Which?": "red", "Extras?": "sea"},
+    }
+
+
+def test_a_choice_that_was_not_offered_is_no_answer() -> None:
+    with pytest.raises(KeyError):
+        told(questions(COLOUR), "green")
+
+
+def test_options_of_the_same_label_stay_apart() -> None:
+    [asked] = questions({"question": "Which?", "options": [{"label": "red"}, {"label": "red"}]})
+    assert [choice.id for choice in asked.choices] == ["red", "red_1"]
+    assert told([asked], "red_1")["updatedInput"]["answers"] == {"Which?": "red"}
+
+
+SEVEN = [{"label": str(number)} for number in range(7)]
 
 
 @pytest.mark.parametrize(
-    "questions",
+    "asked",
     [
         [],
         [{"question": "Name?", "options": []}],
-        [{"question": "Some?", "options": [{"label": "x"}], "multiSelect": True}],
-        [{"question": "A?", "options": [{"label": "x"}]}, {"question": "B?", "options": [{"label": "x"}]}],
+        [{"question": "", "options": [{"label": "x"}]}],
+        [{"question": "Some?", "options": [{"label": ""}]}],
+        [{"question": "Some?", "options": SEVEN, "multiSelect": True}],
+        [COLOUR, COLOUR],
+        [COLOUR, {"question": "Name?"}],
+        [{**COLOUR, "question": str(number)} for number in range(17)],
     ],
 )
-def test_questions_that_no_choice_can_answer_are_no_gates(questions: list[Any]) -> None:
-    assert gate("AskUserQuestion", input={"questions": questions}) is None
+def test_questions_that_no_choice_can_answer_are_no_gates(asked: list[Any]) -> None:
+    assert questions(*asked) == []
 
 
 def test_a_request_of_an_unknown_shape_is_no_gate() -> None:
-    assert gate_request("q1", msgspec.Raw(b'{"tool_name": 1}')) is None
+    assert gate_requests("q1", msgspec.Raw(b'{"tool_name": 1}')) == []
 
 
 def test_a_long_input_is_cut_in_the_question_and_not_kept_in_the_payload() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.agents.claude.real import WAIT, ClaudePlace, claude_place
-from tests.support.processes import Child, until
+from tests.support.processes import PATIENCE, Child, until
 
 from outlast.keep import AgentFolder, probe
 from outlast.records.types import (
@@ -96,9 +98,14 @@ def test_an_input_that_comes_while_the_last_words_are_written_belongs_to_the_tur
     place: ClaudePlace,
 ) -> None:
     """Claude Code works on it right after them, by itself: the turn ends with that."""
-    runtime = place.run("[[slow:3]] " + "words " * 40)
+    usual, goes_on = place.model.script, threading.Event()
+    place.model.script = lambda conversation: replace(usual(conversation), halfway=goes_on)
+    runtime = place.run("words " * 40)
+    assert place.model.halfway.wait(PATIENCE)
     place.until_stored("words words")
     place.send("job", MORE, key="two", agent="claude", when_busy="steer")
+    until_given(place)
+    goes_on.set()
     assert runtime.wait().status == 0
     journal = place.journal("job")
     journal.the(TurnDone, "one")

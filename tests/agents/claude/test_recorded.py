@@ -285,7 +285,7 @@ def test_replay_as_new_a_resume_brings_no_old_messages() -> None:
 def test_permissions_are_gates_and_their_answers_decide_what_runs() -> None:
     replay = Replay("approvals")
     gates = replay.all(GateRequested)
-    assert [gate.kind for gate in gates] == ["permission"] * 5 + ["question", "permission"]
+    assert [gate.kind for gate in gates] == ["permission"] * 5 + ["question"] * 3 + ["permission"]
     assert gates[0].question == 'Use Bash?\n{"command":"touch one","description":"scripted command"}'
     for gate in gates[:5]:
         kinds = [choice.kind for choice in gate.choices]
@@ -310,9 +310,16 @@ def test_a_choice_that_was_not_offered_approves_nothing() -> None:
     assert msgspec.json.decode(answer)["response"]["subtype"] == "error"
 
 
-def test_never_settles_questions_that_no_choice_can_answer_are_refused_and_the_turn_ends() -> None:
+def test_several_questions_are_gates_of_their_own_and_answered_in_one_line() -> None:
     replay = Replay("approvals")
+    first, second = replay.all(GateRequested)[6:8]
+    assert [choice.id for choice in second.choices] == ["red", "blue", "red, blue", "none of these"]
+    request = first.gate.removesuffix("/1")
+    assert second.gate == f"{request}/2"
+    assert len([line for line in replay.lines if request in line]) == 1
     assert replay.ends()["many"].failure is None
+    told = [call.output for call in replay.all(ToolCall) if call.name == "AskUserQuestion" and call.output]
+    assert '"Which colour?"="red", "Which sizes?"="red, blue"' in told[-1]
 
 
 def test_gate_dead_a_cancel_closes_the_gate_that_is_waited_for_no_more() -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from outlast.agents.claude import requests
 from outlast.agents.claude.frames import apply_frame
-from outlast.agents.claude.gates import Payload
+from outlast.agents.claude.gates import Payload, is_of, response
 from outlast.agents.claude.state import State, Steer
 from outlast.agents.claude.turn import end_turn, end_with_process
 from outlast.agents.claude.wire import ControlRequest, ControlResponse, Frame, decode, decode_frame
@@ -124,13 +124,14 @@ class ClaudeFold:
             state.steers[request.message_uuid].withdrawn = True
 
     def _apply_answer(self, frame: Frame) -> None:
-        state, response = self._state, decode(frame.response, ControlResponse)
-        if response is None:
+        state, told = self._state, decode(frame.response, ControlResponse)
+        if told is None:
             return
-        if response.request_id in state.refuse:
-            state.refuse.remove(response.request_id)
-        if response.request_id in state.gates:
-            state.gates[response.request_id] = True
+        if told.request_id in state.refuse:
+            state.refuse.remove(told.request_id)
+        for gate in state.gates:
+            if is_of(gate, told.request_id):
+                state.gates[gate] = True
 
     def apply_out(self, line: bytes) -> list[AgentEvent]:
         """Read a line that Claude Code wrote."""
@@ -195,15 +196,21 @@ class ClaudeFold:
         )
 
     def _next_answer(self, wanted: Wanted) -> InputLine | None:
+        answered: dict[str, tuple[Payload, str]] = {}
         for answer in wanted.answers:
             if self._state.gates.get(answer.gate) is not False:
                 continue
             payload = decode(answer.payload, Payload)
-            if payload is None or payload.id != answer.gate:
-                continue
-            response = payload.responses.get(answer.choice)
-            # A choice that was not offered must never become an approval.
-            return requests.refuse(payload.id) if response is None else requests.answer(payload.id, response)
+            if payload is not None and answer.gate in payload.gates:
+                answered[answer.gate] = payload, answer.choice
+        for payload, _ in answered.values():
+            try:
+                told = response(answered, payload)
+            except KeyError:
+                # A choice that was not offered must never become an approval.
+                return requests.refuse(payload.id)
+            if told is not None:
+                return requests.answer(payload.id, told)
         return None
 
     def _next_of_cancel(self, wanted: Wanted) -> InputLine | None:

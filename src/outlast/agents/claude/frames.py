@@ -9,7 +9,7 @@ from typing import Literal
 
 from outlast.agents.claude import messages
 from outlast.agents.claude.failures import is_abort, session_failure, turn_failure
-from outlast.agents.claude.gates import gate_request
+from outlast.agents.claude.gates import gate_requests, is_of
 from outlast.agents.claude.requests import is_ours
 from outlast.agents.claude.state import State
 from outlast.agents.claude.turn import dropped, end_turn, joined
@@ -287,19 +287,21 @@ def _control_request(state: State, frame: Frame, line: bytes) -> Events:
     request = decode(frame.request, ControlRequest)
     if request is None or not frame.request_id:
         return None
-    gate = gate_request(frame.request_id, frame.request) if request.subtype == "can_use_tool" else None
-    if gate is None:
+    asks = request.subtype == "can_use_tool"
+    gates = gate_requests(frame.request_id, frame.request) if asks else []
+    if not gates:
         state.refuse.append(frame.request_id)
-        return []
-    state.gates[gate.gate] = False
-    return [gate]
+        told = f"claude asked what no choice can answer, and is told so: {tidy(request.tool_name)}"
+        return [Notice(told)] if asks else []
+    state.gates |= dict.fromkeys((gate.gate for gate in gates), False)
+    return [*gates]
 
 
 def _control_cancel(state: State, frame: Frame, line: bytes) -> Events:
-    answered = state.gates.pop(frame.request_id, None)
     if frame.request_id in state.refuse:
         state.refuse.remove(frame.request_id)
-    return [GateClosed(frame.request_id)] if answered is False else []
+    gone = {gate: state.gates.pop(gate) for gate in list(state.gates) if is_of(gate, frame.request_id)}
+    return [GateClosed(gate) for gate, answered in gone.items() if not answered]
 
 
 def _reset(state: State, frame: Frame, line: bytes) -> Events:

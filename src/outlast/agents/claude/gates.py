@@ -1,12 +1,15 @@
 """What Claude Code asks of its client: permissions and questions as gates, with each choice's answer made
 ready.
 
-The answers travel in the gate's payload, so that an answer can be given by a later owner, and so that a
-choice that was never offered has no answer to give."""
+The answers travel in the gates' payloads, so that an answer can be given by a later owner, and so that a
+choice that was never offered has no answer to give. A request with several questions is a gate for each; it
+is answered once all of them are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Literal
 
 import msgspec
 
@@ -16,6 +19,12 @@ from outlast.agents.turnwise import bounded
 from outlast.records.types import Choice
 
 QUESTION_LIMIT = 8 * 1024
+QUESTIONS_MOST = 16
+"""Questions of one request. Claude Code itself lets the model ask four (measured)."""
+COMBINED_MOST = 6
+"""Options of a question with several answers: each combination of them is a choice, and 64 can still be read.
+Claude Code itself lets the model offer four (measured)."""
+_NONE = "none of these"
 _REJECTED = "The user rejected this."
 _PERSISTENT = {
     "localSettings": "kept in the project's local settings",
@@ -26,11 +35,23 @@ _ALLOW_ONCE = Choice(id="allow_once", label="Allow once", kind="allow_once")
 _REJECT_ONCE = Choice(id="reject_once", label="Reject", kind="reject_once")
 
 
-class Payload(msgspec.Struct, frozen=True):
-    """The payload of a gate: Claude Code's id of the request, and the response for each choice."""
+class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The payload of a gate: Claude Code's id of the request, and the response for each choice. For a
+    question it is what is said to `question` by each choice, and the whole request's `input`, of which the
+    gate is the `part`-th of `parts`, from 1."""
 
     id: str
-    responses: dict[str, msgspec.Raw]
+    responses: dict[str, msgspec.Raw] = {}
+    question: str = ""
+    answers: dict[str, str] = {}
+    input: msgspec.Raw = EMPTY
+    part: int = 1
+    parts: int = 1
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """The names of all gates of the request."""
+        return tuple(_name(self.id, part, self.parts) for part in range(1, self.parts + 1))
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -72,14 +93,42 @@ class _Questions(msgspec.Struct, frozen=True):
 _Offers = Iterator[tuple[Choice, dict[str, object]]]
 
 
-def gate_request(request: str, asked: msgspec.Raw) -> GateRequested | None:
-    """The gate for a `can_use_tool` request, or None when a person can't answer it by choosing."""
+def gate_requests(request: str, asked: msgspec.Raw) -> list[GateRequested]:
+    """The gates for a `can_use_tool` request; none when a person can't answer it by choosing."""
     about = decode(asked, _Asked)
     if about is None:
-        return None
+        return []
     if about.tool_name == "AskUserQuestion":
-        return _question(request, about)
-    return _gate(request, "permission", _permission(about), _permissions(about))
+        return _questions(request, about)
+    return [_permission_gate(request, about)]
+
+
+def is_of(gate: str, request: str) -> bool:
+    """Whether the gate is one of the request's."""
+    return gate == request or gate.startswith(f"{request}{_PART}")
+
+
+def response(answered: Mapping[str, tuple[Payload, str]], payload: Payload) -> msgspec.Raw | None:
+    """What Claude Code is told, given the choices that were made, by gate; None as long as one is missing.
+    Raises KeyError for a choice that was not offered."""
+    if not payload.question:
+        return payload.responses[answered[payload.id][1]]
+    if any(gate not in answered for gate in payload.gates):
+        return None
+    parts = [answered[gate] for gate in payload.gates]
+    answers = {part.question: part.answers[choice] for part, choice in parts}
+    given = decode(payload.input, dict[str, msgspec.Raw]) or {}
+    allowed = {"behavior": "allow", "updatedInput": {**given, "answers": answers}}
+    return msgspec.Raw(msgspec.json.encode(allowed))
+
+
+def _permission_gate(request: str, about: _Asked) -> GateRequested:
+    choices: list[Choice] = []
+    responses: dict[str, msgspec.Raw] = {}
+    for choice, told in _permissions(about):
+        choices.append(choice)
+        responses[choice.id] = msgspec.Raw(msgspec.json.encode(told))
+    return _gate("permission", request, _permission(about), choices, Payload(request, responses))
 
 
 def _permission(about: _Asked) -> str:
@@ -126,37 +175,76 @@ def _in_words(about: _Suggestion) -> str:
     return ""
 
 
-def _question(request: str, about: _Asked) -> GateRequested | None:
-    """One question with options to choose one of; several at once, or several answers, is more than a choice
-    can say."""
+def _questions(request: str, about: _Asked) -> list[GateRequested]:
     asked = decode(about.input, _Questions)
-    if asked is None or len(asked.questions) != 1:
-        return None
-    question = asked.questions[0]
-    if question.several or not question.options:
-        return None
-    given = decode(about.input, dict[str, msgspec.Raw]) or {}
+    questions = () if asked is None else asked.questions
+    texts = [question.question for question in questions]
+    # Answers go by the questions' words: two of the same could not be told apart.
+    if len(questions) > QUESTIONS_MOST or len(set(texts)) < len(texts) or not all(texts):
+        return []
+    offers = [_offers(question) for question in questions]
+    if not all(offers):
+        return []
+    gates: list[GateRequested] = []
+    for part, (question, offered) in enumerate(zip(questions, offers, strict=True), 1):
+        parts = len(questions)
+        choices, answers = _distinct(offered)
+        payload = Payload(
+            request, question=question.question, answers=answers, input=about.input, part=part, parts=parts
+        )
+        text = bounded(question.question, QUESTION_LIMIT)
+        text += "\n(each choice is one or more of the options)" if question.several else ""
+        text += f"\n(question {part} of {parts})" if parts > 1 else ""
+        gates.append(_gate("question", _name(request, part, parts), text, choices, payload))
+    return gates
 
-    def offers() -> _Offers:
-        for option in question.options:
-            label = f"{option.label}: {option.description}" if option.description else option.label
-            answers = {**given, "answers": {question.question: option.label}}
-            yield Choice(id=option.label, label=label), {"behavior": "allow", "updatedInput": answers}
 
-    return _gate(request, "question", question.question, offers())
+_Offer = tuple[str, str]
+"""What is answered, and how it is shown."""
 
 
-def _gate(request: str, kind: str, question: str, offers: _Offers) -> GateRequested:
+def _offers(question: _Question) -> list[_Offer]:
+    """What can be answered: one option, or any of their combinations. Empty: nothing that can be chosen."""
+    options = question.options
+    if not all(option.label for option in options):
+        return []
+    single = [
+        (option.label, f"{option.label}: {option.description}" if option.description else option.label)
+        for option in options
+    ]
+    if not question.several or not options:
+        return single
+    if len(options) > COMBINED_MOST:
+        return []
+    labels = [option.label for option in options]
+    several = (", ".join(some) for size in range(2, len(labels) + 1) for some in combinations(labels, size))
+    return [*single, *((words, words) for words in several), (_NONE, _NONE)]
+
+
+def _distinct(offered: Sequence[_Offer]) -> tuple[list[Choice], dict[str, str]]:
     choices: list[Choice] = []
-    responses: dict[str, msgspec.Raw] = {}
-    for choice, response in offers:
-        name = choice.id if choice.id not in responses else f"{choice.id}_{len(responses)}"
-        choices.append(Choice(id=name, label=choice.label, kind=choice.kind))
-        responses[name] = msgspec.Raw(msgspec.json.encode(response))
+    answers: dict[str, str] = {}
+    for words, shown in offered:
+        name = words if words not in answers else f"{words}_{len(answers)}"
+        choices.append(Choice(id=name, label=shown))
+        answers[name] = words
+    return choices, answers
+
+
+_PART = "/"
+
+
+def _name(request: str, part: int, parts: int) -> str:
+    return request if parts == 1 else f"{request}{_PART}{part}"
+
+
+def _gate(
+    kind: Literal["permission", "question"], name: str, question: str, choices: list[Choice], payload: Payload
+) -> GateRequested:
     return GateRequested(
-        gate=request,
-        kind="permission" if kind == "permission" else "question",
-        question=bounded(question, QUESTION_LIMIT),
+        gate=name,
+        kind=kind,
+        question=question if kind == "question" else bounded(question, QUESTION_LIMIT),
         choices=tuple(choices),
-        payload=msgspec.json.encode(Payload(request, responses)),
+        payload=msgspec.json.encode(payload),
     )

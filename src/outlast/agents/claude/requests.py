@@ -67,7 +67,8 @@ def answer(request: str, response: msgspec.Raw) -> InputLine:
 
 
 def refuse(request: str) -> InputLine:
-    """Tell Claude Code that its request can't be answered here, so that it never waits for it."""
+    """Tell Claude Code that its request can't be answered here, so that it never waits for it. Of a question
+    the model is told the same."""
     return _respond({"subtype": "error", "request_id": request, "error": "not supported by this client"})
 
 

@@ -155,6 +155,7 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
     subtype: str
     message_uuid: str = ""
+    tool_name: str = ""
 
 
 class ControlResponse(msgspec.Struct, frozen=True):
