@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from shlex import quote
+
 from outlast.errors import (
     EffectNotFoundError,
     IntegrityError,
@@ -13,7 +16,9 @@ from outlast.errors import (
     in_words,
 )
 from outlast.state.model import State
+from outlast.store.contract import Entry
 from outlast.turns.effects import Effects, lacking
+from outlast.turns.reopening import unable
 
 _AS_THEY_ARE = (
     RestoreError,
@@ -37,9 +42,9 @@ def as_restore_error(error: Exception, kind: str, phase: str, session: str) -> E
     return RestoreError(message, kind=kind, phase=phase, hint=hint, session_id=session)
 
 
-def require_effects(state: State, effects: Effects) -> None:
-    """Raises EffectNotFoundError where an open turn owes effects that this process does not have: ended here
-    it would be without them."""
+def require_effects(state: State, pending: Sequence[Entry], effects: Effects) -> None:
+    """Raises EffectNotFoundError where an open turn owes effects that this process does not have, or one that
+    a command among `pending` opens again: ended here it would be without them, and the command refused."""
     for turn in state.open_turns.values():
         missing = lacking(turn.owed, effects)
         if missing:
@@ -48,3 +53,12 @@ def require_effects(state: State, effects: Effects) -> None:
                 hint="let the program that has these effects restore the session",
                 session_id=state.session,
             )
+    for waiting in unable(state, pending, effects):
+        names, which = ", ".join(waiting.missing), f"{quote(state.session)} {quote(waiting.turn)}"
+        raise EffectNotFoundError(
+            f"turn {waiting.turn} owes {names}, which this process does not have, and its "
+            f"{waiting.entry.kind} is kept for a process that does",
+            hint="start the program that has these effects: it carries it out; "
+            f"`outlast cancel {which}` takes it back",
+            session_id=state.session,
+        )

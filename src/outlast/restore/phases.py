@@ -168,7 +168,8 @@ async def _plan(now: Restoring) -> None:
         # A person may look at a session whose agent is not here, or end it, but nobody can run it.
         _agent_of(now, loop)
     if now.request.begins:
-        require_effects(now.state, now.around.effects)
+        pending = await now.around.store.pending(now.request.session)
+        require_effects(now.state, pending, now.around.effects)
 
 
 def _agent_of(now: Restoring, loop: Loop) -> Agent:

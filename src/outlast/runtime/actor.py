@@ -177,11 +177,12 @@ class SessionActor:
 
     async def join(self, *, begins: bool, resume_queue: bool) -> None:
         """Somebody else wants the session owned, perhaps for more than it was owned for. Raises
-        AgentNotFoundError where it was owned without its agent's adapter, and that is needed now."""
+        AgentNotFoundError where it was owned without its agent's adapter, and that is needed now,
+        EffectNotFoundError where a turn needs effects that are not here."""
         if begins and isinstance(self.driver.agent, AbsentAgent):
             raise self.driver.agent.missing
-        if begins:
-            require_effects(self.state, self.driver.effects)
+        if begins and not self.begins:
+            require_effects(self.state, await self.store.pending(self.name), self.driver.effects)
         self.begins = self.begins or begins
         self.driver.visits = not self.begins
         if resume_queue:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outlast.runtime.commands import retryable
 from outlast.state.delays import delayed
 from outlast.state.model import State
 from outlast.store.contract import Entry
+from outlast.turns.reopening import retryable
 
 
 def nothing_to_retry(state: State, pending: Sequence[Entry], turn: str) -> str | None:

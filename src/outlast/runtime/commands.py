@@ -20,15 +20,16 @@ from outlast.records.types import (
     TurnRetried,
 )
 from outlast.runtime.holding import held_inputs
-from outlast.state.choices import LOST_CHOICES, chosen
+from outlast.state.choices import chosen
 from outlast.state.delays import delayed
 from outlast.state.effect_rules import settleable
-from outlast.state.model import Closed, OpenGate, State
+from outlast.state.model import OpenGate, State
 from outlast.store.contract import Entry
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
 from outlast.turns.effects import lacking
 from outlast.turns.lost import decision
+from outlast.turns.reopening import Unable, of_parked, reopens, retryable, unable
 from outlast.turns.requests import (
     AdoptRequest,
     AnswerRequest,
@@ -60,15 +61,23 @@ class Commands:
     """Inputs that a command settled together with itself."""
     deferred: set[str] = field(default_factory=set)
     """Commands that wait for the running turn to end."""
+    left: list[Unable] = field(default_factory=list)
+    """Commands that wait for an owner with the effects of their turn: this one only visits."""
 
     @property
     def state(self) -> State:
         return self.journal.state
 
     async def take(self, entry: Entry, entries: Sequence[Entry]) -> None:
-        """Carry out one command, or leave it for a later look."""
+        """Carry out one command, or leave it for a later look or owner."""
+        beyond = next(unable(self.state, [entry], self.driver.effects), None)
+        if beyond is not None and self.driver.visits:
+            self.left.append(beyond)
+            return
         try:
             match entry.kind:
+                case "answer" if beyond is not None:
+                    await self._settle(entry, "refused", _told(beyond.missing))
                 case "cancel" | "kill":
                     await self._stop(entry, entries)
                 case "answer":
@@ -94,6 +103,10 @@ class Commands:
     async def _stop(self, entry: Entry, entries: Sequence[Entry]) -> None:
         running = self.state.running
         target = decode(StopRequest, entry.body).turn
+        taken = [each for each in self.left if each.turn == target]
+        for each in taken:
+            await self._settle(each.entry, "refused", "it was taken back")
+            self.left.remove(each)
         if running is not None and target == running.turn:
             await self._stop_running(entry, running.turn)
         elif target in self.consumed:
@@ -105,6 +118,9 @@ class Commands:
         elif entry.kind == "kill" and running is None and target not in self.state.queue:
             await self.driver.end_agent(grace=0.0)
             await self._settle(entry, "done", "no turn was running; no agent of the session is left")
+        elif taken:
+            words = ", ".join(each.entry.kind for each in taken)
+            await self._settle(entry, "done", f"taken back, no owner had it yet: {words} of turn {target}")
         elif target is None and running is None:
             earlier = [e for e in entries if e.kind == "input" and e.order < entry.order]
             waiting = [e for e in earlier if e.request_id not in self.consumed]
@@ -159,7 +175,7 @@ class Commands:
     async def _answer(self, entry: Entry) -> None:
         request = decode(AnswerRequest, entry.body)
         gate = self.state.gates.get(request.gate)
-        if gate is not None and self.state.open_turns and _reopens(self.state, gate, request.choice):
+        if gate is not None and self.state.open_turns and reopens(self.state, gate, request.choice):
             self.deferred.add(entry.request_id)
             return
         await self._decide(lambda state: self._answered(state, entry, request))
@@ -181,7 +197,7 @@ class Commands:
 
     def _consequences(self, state: State, gate: OpenGate, choice: str, entry: Entry) -> list[Body]:
         """What the answer to a question of the runtime itself (`on_interrupt = ask`) leads to."""
-        if not _of_parked(state, gate):
+        if not of_parked(state, gate):
             return []
         match choice:
             case "retry" | "continue":
@@ -218,8 +234,7 @@ class Commands:
             return self._settled(entry, "too_late", "that turn was done, is about to run, or is too long ago")
         missing = lacking(closed.owed, self.driver.effects)
         if missing:
-            told = f"the turn owes {', '.join(missing)}, which this owner does not have"
-            return self._settled(entry, "refused", told)
+            return self._settled(entry, "refused", _told(missing))
         owed = None if closed.owed else self.driver.effects.planned() or None
         again = TurnRetried(by=entry.actor or "a person", mode="again", effects=owed)
         gates = _abandoned_gates(state, closed.turn, entry)
@@ -265,8 +280,7 @@ class Commands:
             return self._settled(entry, "too_late", "that effect is done, or its turn is over")
         missing = lacking(closed.owed, self.driver.effects)
         if missing:
-            told = f"the turn owes {', '.join(missing)}, which this owner does not have"
-            return self._settled(entry, "refused", told)
+            return self._settled(entry, "refused", _told(missing))
         settled = EffectSettled(
             effect=effect.effect,
             outcome=request.outcome,
@@ -343,52 +357,8 @@ class Commands:
         return Draft(body=body, loop=self.state.root, turn=turn, cause=entry.request_id, actor=entry.actor)
 
 
-def _of_parked(state: State, gate: OpenGate) -> bool:
-    """Whether it is a question of the runtime itself about a parked turn."""
-    return gate.opened.resolver == "runtime" and gate.turn in state.parked
-
-
-def _reopens(state: State, gate: OpenGate, choice: str) -> bool:
-    return _of_parked(state, gate) and choice in ("retry", "continue", *LOST_CHOICES)
-
-
-def reopening(state: State, pending: Sequence[Entry]) -> str | None:
-    """The turn that the newest command among `pending` would run again; None where none would."""
-    for entry in reversed(pending):
-        try:
-            found = _reopened(state, entry)
-        except InvalidRecordError:
-            continue  # Its owner will refuse it.
-        if found is not None:
-            return found
-    return None
-
-
-def _reopened(state: State, entry: Entry) -> str | None:
-    """The turn that the command would run again. Raises InvalidRecordError."""
-    if entry.kind == "retry":
-        closed = retryable(state, decode(TurnRequest, entry.body).turn or "")
-        return None if closed is None else closed.turn
-    if entry.kind == "settle":
-        settled = settleable(state, decode(SettleRequest, entry.body).turn)
-        return None if settled is None else settled.turn
-    if entry.kind == "answer":
-        request = decode(AnswerRequest, entry.body)
-        gate = state.gates.get(request.gate)
-        return gate.turn if gate is not None and _reopens(state, gate, request.choice) else None
-    return None
-
-
-def retryable(state: State, wanted: str | None = None) -> Closed | None:
-    """The turn that `retry` means: `wanted`, else the newest parked one, else the newest that did not end as
-    done."""
-    last = {closed.turn: closed for closed in state.last_unsuccessful.values()}
-    if wanted is not None:
-        return state.parked.get(wanted) or last.get(wanted) or state.retryable.get(wanted)
-    for newest in (state.parked, last, state.retryable):
-        if newest:
-            return next(reversed(newest.values()))
-    return None
+def _told(missing: Sequence[str]) -> str:
+    return f"the turn owes {', '.join(missing)}, which this owner does not have"
 
 
 def _active(state: State, loop: str) -> list[Body]:

@@ -26,7 +26,6 @@ from outlast.runtime.arguments import given, label, text, words
 from outlast.runtime.awaiting import outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.choosing import find_effect
-from outlast.runtime.commands import reopening, retryable
 from outlast.runtime.draining import drained
 from outlast.runtime.home import require_folder
 from outlast.runtime.opening import first_entry
@@ -38,6 +37,7 @@ from outlast.state.model import State
 from outlast.state.title import one_line
 from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, Entry, EntryKind
+from outlast.turns.reopening import reopening, retryable
 from outlast.turns.requests import (
     AnswerRequest,
     CloseRequest,

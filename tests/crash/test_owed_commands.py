@@ -1,0 +1,91 @@
+"""A person's word on a turn that owes effects, met by owners that do not have these: it waits for one that
+does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.crash.test_performing import PROMPT, World, an_agent, bodies, owner
+
+import outlast
+from outlast.errors import EffectNotFoundError, RestoreError
+from outlast.records.types import CommandSettled
+from outlast.runtime.handles import Settled
+from outlast.store.url import sqlite_url
+
+Word = Callable[[outlast.Session], Awaitable[Settled]]
+WORDS: dict[str, Word] = {
+    "settle": lambda session: session.settle("push", done=False),
+    "retry": lambda session: session.retry("t"),
+}
+
+
+def runtime_of(path: Path, world: World | None = None) -> outlast.Runtime:
+    effects = [outlast.TurnEffect("push", "write_back", world.body)] if world else []
+    return outlast.Runtime(sqlite_url(path / "x.db"), agents={"a": an_agent(path)}, effects=effects)
+
+
+async def left_unknown(path: Path) -> World:
+    """A turn of session `s` that is parked, because its effect failed and nobody knows what it had done."""
+    world = World(answers=[OSError("cut off"), "pushed"])
+    async with owner(path, [outlast.TurnEffect("push", "write_back", world.body)]) as session:
+        assert (await (await session.send(PROMPT, agent="a", key="t")).result()).outcome == "parked"
+    return world
+
+
+async def given_to_nobody(path: Path, word: Word) -> None:
+    async with outlast.connect(sqlite_url(path / "x.db")) as client:
+        assert (await word(client.session("s"))).result == "queued"
+
+
+@pytest.mark.parametrize("kind", WORDS)
+async def test_a_word_on_owed_effects_waits_for_an_owner_that_has_them(tmp_path: Path, kind: str) -> None:
+    world = await left_unknown(tmp_path)
+    await given_to_nobody(tmp_path, WORDS[kind])
+    async with runtime_of(tmp_path) as runtime:
+        session = runtime.session("s")
+        for _ in range(2):
+            with pytest.raises(RestoreError, match="owes push") as refused:
+                await runtime.restore("s")
+            assert isinstance(refused.value.__cause__, EffectNotFoundError)
+            assert "outlast cancel s t" in (refused.value.hint or "")
+        assert await runtime.visit("s") is not None, "who comes for commands alone leaves it where it is"
+        await session.quiet()
+        with pytest.raises(EffectNotFoundError):
+            await runtime.restore("s")
+        await session.finish()
+        assert [waiting.command for waiting in (await session.view()).commands] == [kind]
+    async with runtime_of(tmp_path, world) as runtime:
+        session = await runtime.restore("s")
+        assert [outcome.outcome async for outcome in session.drain()] == ["done"]
+        assert not (await session.view()).commands
+        await session.finish()
+    assert len(world.given) == 2
+
+
+async def test_a_word_that_waits_for_effects_is_taken_back_by_cancel(tmp_path: Path) -> None:
+    await left_unknown(tmp_path)
+    await given_to_nobody(tmp_path, WORDS["settle"])
+    async with runtime_of(tmp_path) as runtime:
+        assert await runtime.visit("s") is not None
+        session = runtime.session("s")
+        cancelled = await session.cancel()
+        assert (cancelled.result, "settle of turn t" in cancelled.detail) == ("done", True), cancelled
+        await session.finish()
+        await runtime.restore("s")
+        assert (await (await session.send("[[say:goes on]]")).result()).outcome == "done"
+        settled = [(body.command, body.outcome) for body in await bodies(session, CommandSettled)]
+        assert settled == [("settle", "refused"), ("cancel", "done")]
+        await session.finish()
+
+
+async def test_an_owner_that_lives_says_at_once_that_it_lacks_the_effects(tmp_path: Path) -> None:
+    await left_unknown(tmp_path)
+    async with runtime_of(tmp_path) as runtime:
+        session = await runtime.restore("s")
+        for word in WORDS.values():
+            told = await word(session)
+            assert (told.result, "owes push" in told.detail) == ("refused", True), told
+        await session.finish()
