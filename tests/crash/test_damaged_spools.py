@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.agents import ManyTurns
 from tests.support.place import Place
 from tests.support.processes import until
 
 import outlast
 from outlast.agents import Command
 from outlast.agents.command_fold import CommandFold
-from outlast.agents.contract import AgentEvent, Capabilities, Fold, FoldContext
+from outlast.agents.contract import AgentEvent, Fold, FoldContext
 from outlast.journal import load_state, read_records
 from outlast.records.types import AgentEventRecorded, TurnInterrupted
 from outlast.store.url import sqlite_url
@@ -115,14 +116,6 @@ class Faulty(CommandFold):
 class WithFaultyFold(Command):
     def fold(self, context: FoldContext, state: bytes | None = None) -> Fold:
         return Faulty(context, stdin=self.stdin, require_nonce=False, state=state)
-
-
-class ManyTurns(Command):
-    """One whose process stays after a turn."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(many_turns=True)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ class LaunchRequest:
     env: dict[str, str] = field(repr=False)
     cwd: str
     input_limit: int = 64 << 20
-    spool_cap: int = 1 << 30
+    spool_cap: int = 512 << 20
 
 
 @dataclass(frozen=True)

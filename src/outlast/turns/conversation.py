@@ -47,6 +47,8 @@ STATE_EVERY = 128 * 1024
 """Bytes of spool after which the folded state is stored: a restore reads that much again, in milliseconds."""
 TRIM_EVERY = 32 * 1024 * 1024
 """Bytes of spool below that state after which they are let go."""
+LONGEST_LINE = 256 * 1024 * 1024
+"""Bytes of spool that a line may take before it ends: well below what a spool may hold."""
 
 WATCH = 10.0
 """Seconds of silence after which it is looked whether somebody has stopped the agent's shim, or its disk is
@@ -126,14 +128,16 @@ class Conversation:
                 return self._ending()
             if self.merger.pending and self._flush_is_due():
                 await self._flush()
+            await self._end_endless_line()
+            read = self.host.intake.cursor.frame - folded_at
+            # A state stored past the turn's end would hide it from a later owner.
+            if self.merger.ended is None and read > (TRIM_EVERY if more else STATE_EVERY):
+                folded_at = self.host.intake.cursor.frame
+                await self._store_state()
             if more:
                 await self._enforce(more)  # an agent may write faster than it is read, for ever
                 await asyncio.sleep(0)
                 continue
-            # A state stored past the turn's end would hide it from a later owner.
-            if self.merger.ended is None and self.host.intake.cursor.frame - folded_at > STATE_EVERY:
-                folded_at = self.host.intake.cursor.frame
-                await self._store_state()
             wrote = await self._write_next()
             await self._enforce()  # also while a full disk takes no line, again and again
             if not wrote:
@@ -203,6 +207,15 @@ class Conversation:
             failure=self._failure or self._timed_out(),
             unlanded=self.host.unlanded,
         )
+
+    async def _end_endless_line(self) -> None:
+        """A line that does not end can neither be folded nor let go of: at the bound of its spool the agent
+        would stand still for ever."""
+        if self.host.intake.unended > LONGEST_LINE and not self._deadlines.ended:
+            said = f"the agent wrote a line of more than {LONGEST_LINE >> 20} MiB, without an end"
+            self._failure, self._stdin_open = self._failure or Failure("output_limit", said), False
+            self._deadlines.ended = True
+            await self.host.kill(0.0)
 
     def _timed_out(self) -> Failure | None:
         expired = self._deadlines.expired

@@ -50,6 +50,11 @@ from outlast.turns.intake import Intake, Located
 
 INPUT_RETRY = 0.2
 """Seconds after which an input that a full disk or a busy pipe refused is tried again."""
+AHEAD = 32 << 20
+"""Bytes of spool that an agent may be ahead of us while we read: seconds of reading, so that a turn whose
+agent is ended is soon closed. What it writes beyond that waits in its pipe."""
+ALLOWED_EVERY = 4 << 20
+"""Bytes that we read before we allow as many more."""
 
 
 class AgentHost:
@@ -70,6 +75,7 @@ class AgentHost:
         self._client: ShimClient | None = None
         self._grace: float | None = -1.0
         self._accepted = 0
+        self._allowed = 0
 
     # --- making one ----------------------------------------------------------------------------
 
@@ -223,12 +229,32 @@ class AgentHost:
         """Since the agent's newest frame, but for those in which it says only that it waits."""
         return self._follower.idle_seconds()
 
+    @property
+    def position(self) -> int:
+        """Spool offset behind what has been read."""
+        return self._follower.position
+
+    @property
+    def tip(self) -> int | None:
+        """Where the spool of a living agent ended when its shim told that last; None: of a dead one nothing
+        more comes."""
+        return self._client.tip if self._client is not None and self.alive else None
+
     # --- reading -------------------------------------------------------------------------------
 
     def read(self) -> tuple[list[Located], bool]:
         """New events, one bite of them, and whether more may be there. Raises SpoolLost, now and ever after,
         once all that came before the damage has been given."""
-        return self._follower.read()
+        bite = self._follower.read()
+        until = self._follower.position + AHEAD
+        if self._client is not None and until - self._allowed >= ALLOWED_EVERY and self._client.allow(until):
+            self._allowed = until
+        return bite
+
+    def leave_unread(self) -> None:
+        """Nobody reads on for now: the agent goes on without us, within the bound of its spool."""
+        if self._client is not None and self._client.allow(None):
+            self._allowed = 0
 
     def next(self, wanted: Wanted) -> InputLine | CloseStdin | None:
         """The next line that the adapter asks for. Raises SpoolLost."""

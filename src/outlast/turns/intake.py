@@ -96,6 +96,11 @@ class Intake:
         """The place after everything that was folded."""
         return Cursor(self.generation, self._frame, self._taken_stdout, self._taken_input)
 
+    @property
+    def unended(self) -> int:
+        """Bytes of spool that a line has taken which has not ended: a stored state begins before it."""
+        return self._frame - self._line_frame
+
     def dump(self) -> AgentStateFolded:
         """The state to store: reading can begin again at the frame in which the open line began."""
         return AgentStateFolded(

@@ -139,6 +139,7 @@ class AgentLife:
             self.host = None
             await host.forget()
         elif self.agent.capabilities.many_turns:
+            host.leave_unread()
             folded = self.journal.state.loops[self.loop].folded
             if folded is not None and folded.generation == host.generation_name:
                 await host.trim(folded.offset)

@@ -31,9 +31,12 @@ def take_in(host: AgentHost, merger: Merger, show: Show = to_nobody) -> bool:
 async def read_on(
     host: AgentHost, merger: Merger, flush: Callable[[], Awaitable[object]], show: Show = to_nobody
 ) -> None:
-    """Fold all that the spool holds now. `flush` makes durable what the merger has as often as that grows too
-    large; the rest stays there. Raises SpoolLost when what came before the damage is folded."""
-    while take_in(host, merger, show):
+    """Fold all that the spool holds now, and leave what comes after it unread. `flush` makes durable what the
+    merger has as often as that grows too large; the rest stays there. Raises SpoolLost when what came before
+    the damage is folded."""
+    end = host.tip
+    while take_in(host, merger, show) and (end is None or host.position < end):
         await asyncio.sleep(0)
         if merger.full:
             await flush()
+    host.leave_unread()
