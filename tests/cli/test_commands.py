@@ -93,6 +93,18 @@ def test_resume_says_which_waiting_command_it_could_not_carry_out(shell: Shell) 
     ran = shell.run("resume", "s")
     assert "not carried out: skip of bad: no such turn is parked" in ran.err, ran
     assert "not carried out: retry" not in ran.err
+    assert ran.code == 1, "the turn has failed again"
+
+
+def test_resume_exits_4_where_all_that_was_wrong_is_a_command_that_it_could_not_carry_out(
+    shell: Shell,
+) -> None:
+    shell.run("run", "-a", "scripted", "--session", "s", "--key", "bad", "[[1?exit:3]][[say:fine]]")
+    for command in ("retry", "skip"):
+        assert shell.run(command, "s", "bad").code == 0
+    ran = shell.run("resume", "s", "--json")
+    assert (ran.code, ran.lines[-1]["outcome"]) == (4, "done"), ran
+    assert "not carried out: skip of bad" in ran.err
 
 
 def test_retry_and_skip_of_nothing_are_not_found(shell: Shell) -> None:

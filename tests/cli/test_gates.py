@@ -1,11 +1,16 @@
 """Questions that an agent asks, from the shell."""
 
+import asyncio
 import os
 import pty
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from tests.cli.support import Shell, on_terminal, reader, until
+
+import outlast
+from outlast.runtime.handles import Answer
 
 PERMISSION = "[[gate:g:May I write?:allow_once,reject_once]]"
 QUESTION = "[[gate:g:Which one?:left,right]]"
@@ -48,6 +53,29 @@ def test_gate_dead(shell: Shell) -> None:
     assert (late.code, late.lines[0]["result"]) == (4, "taken")
     never = shell.run("answer", "--json", "s", "no-such-gate", "left")
     assert (never.code, never.error["error"]) == (3, "gate_not_found")
+
+
+def test_of_two_contrary_answers_at_once_to_nobody_one_is_kept_and_the_other_told_so(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", QUESTION).code == 6
+    gate = gate_of(shell, "s")["id"]
+
+    async def all_at_once() -> list[Answer]:
+        async with AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(outlast.connect(shell.url)) for _ in range(6)]
+            people = enumerate(zip(clients, ("left", "right") * 3, strict=True))
+            said = (client.session("s").answer(gate, choice, by=f"{i}") for i, (client, choice) in people)
+            return await asyncio.gather(*said)
+
+    answers = asyncio.run(all_at_once())
+    assert {answer.result for answer in answers} == {"queued", "taken"}
+    (first,) = {(answer.by, answer.choice) for answer in answers if answer.result == "taken"}
+    assert answers[int(first[0] or "")].result == "queued"
+    late = shell.run("answer", "s", gate, "left" if first[1] == "right" else "right")
+    assert (late.code, f"by {first[0]}; the answer {first[1]} waits" in late.out) == (4, True), late
+    resumed = shell.run("resume", "s")
+    assert (resumed.code, resumed.out) == (0, f"g={first[1]}\n"), resumed
+    after = shell.run("answer", "s", gate, "left" if first[1] == "right" else "right")
+    assert (after.code, f"the answer was {first[1]}" in after.out) == (4, True), after
 
 
 def test_resume_of_a_session_that_waits_waits_on(shell: Shell) -> None:

@@ -44,15 +44,14 @@ def answer_command(session: str, gate: str, choice: str, as_json: bool) -> int:
     """Answer a question that a session waits for.
 
     GATE is the question's id, or a unique beginning of it; CHOICE is a choice's id, kind, label or number.
-    `outlast show ID` lists both. Exits 4 when somebody else was first, 3 when the question is gone.
+    `outlast show ID` lists both. Exits 4, naming the answer, when somebody else was first with another one, 3
+    when the question is gone.
     """
     screen = Screen(os.environ, as_json=as_json)
     return run_async(screen, _answer(loaded_config(screen), screen, (session, gate, choice)))
 
 
 async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -> int:
-    from outlast.runtime.handles import Answer
-
     name, gate_typed, choice_typed = typed
     async with open_client(config) as client:
         session = client.session(await speakable(client.store, name))
@@ -60,11 +59,6 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
         found = find_gate(gate_typed, list(gates))
         if found is not None:
             choice_typed = choice_of(choice_typed, gates[found].choices)
-            waiting = gates[found].answered
-            if waiting is not None and waiting.choice != choice_typed:
-                whose = f"the answer {waiting.choice} waits for the session's next owner"
-                detail = f"{whose}: {way_back_command(session.id)}"
-                return _tell(screen, session.id, Answer("taken", waiting.by), detail)
         else:
             found = find_gate(gate_typed, await _closed_gates(client.store, session.id))
             if found is None:
@@ -74,7 +68,18 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
                     session_id=session.id,
                 )
         asked = session.answer(found, choice_typed, by=_user())
-        return _tell(screen, session.id, await heard(client.store, session.id, asked, screen))
+        answer = await heard(client.store, session.id, asked, screen)
+        waits = answer.result == "taken" and found in {gate.id for gate in await session.gates()}
+        return _tell(screen, session.id, answer, _first_one(session.id, answer, waits=waits))
+
+
+def _first_one(session: str, answer: Answer, *, waits: bool) -> str:
+    """Which answer came first; `waits`: no owner has carried it out yet."""
+    if answer.result != "taken" or answer.choice is None:
+        return ""
+    if waits:
+        return f"the answer {answer.choice} waits for the session's next owner: {way_back_command(session)}"
+    return f"the answer was {answer.choice}"
 
 
 async def _closed_gates(store: Store, session: str) -> list[str]:
@@ -87,7 +92,8 @@ async def _closed_gates(store: Store, session: str) -> list[str]:
 
 def _tell(screen: Screen, session: str, answer: Answer, detail: str = "") -> int:
     if screen.as_json:
-        screen.json_line(ResultLine(session, answer.result, detail, by=answer.by or msgspec.UNSET))
+        by, choice = answer.by or msgspec.UNSET, answer.choice or msgspec.UNSET
+        screen.json_line(ResultLine(session, answer.result, detail, by, choice))
         return _EXITS[answer.result]
     by = f" by {answer.by}" if answer.by else ""
     text = {

@@ -256,7 +256,8 @@ class Conversation:
         if answer.result == "queued":
             self._say(f"kept for the session's next owner: {way_back_command(self._session.id)}")
         elif answer.result != "answered":
-            self._say(f"too late: {answer.result}{f' by {answer.by}' if answer.by else ''}")
+            first = f": {answer.choice}" if answer.choice else ""
+            self._say(f"too late: {answer.result}{f' by {answer.by}' if answer.by else ''}{first}")
             self._questions.pop(question.gate, None)
 
     async def _heard_by_owner(self, work: Awaitable[T]) -> T:

@@ -16,7 +16,7 @@ from outlast.cli.running import run_async
 from outlast.cli.text import short
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from outlast.cli.blocks import Blocks
     from outlast.cli.following import Attendance
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from outlast.runtime.runtime import Runtime
     from outlast.runtime.waiting import WaitingCommand
     from outlast.store.contract import Store
+
+_DECIDE = ("retry", "skip", "settle")
+"""Commands that come too late are a failure of whoever gave them; of the others what they wanted is so."""
 
 
 @click.command("resume")
@@ -44,7 +47,8 @@ def resume_command(session: str, wait: float, take_over: bool, as_json: bool) ->
 
     A turn whose agent still lives is attached to and goes on; one that ended meanwhile is settled from what
     the agent wrote; one that a crash cut off is closed and not executed again. Exits 4, naming the owner,
-    when another process owns the session, and 1, naming it, where nothing is left but a parked turn.
+    when another process owns the session, and 1, naming it, where nothing is left but a parked turn. A
+    command that waited and is not carried out is named, and makes it exit 4 where all else is done.
     """
     from outlast.cli.asking_trust import settled_config
     from outlast.cli.options import real_workspace
@@ -75,7 +79,8 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
         )
         attendance = attendance_of(session, Showing("ask", presenter, screen, runtime, position))
         blocks = Blocks(session.id, runtime.store, presenter, position.begun)
-        attendance.on_record(blocks.before, _after(blocks, asked, screen))
+        kept = _Kept(asked, blocks, screen)
+        attendance.on_record(blocks.before, kept.after)
         try:
             await attendance.attend(_drain(runtime, session, attendance))
             await blocks.finish()
@@ -85,7 +90,10 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
                 screen.note(visible(line))
         finally:
             presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
-        return Exit.FAILED if stuck else blocks.exit_code()
+        code = blocks.exit_code()
+        if code is Exit.OK and kept.failed:
+            return Exit.CONFLICT
+        return Exit.FAILED if stuck else code
 
 
 async def _left_to_a_person(store: Store, session: str) -> list[str]:
@@ -109,27 +117,31 @@ async def _left_to_a_person(store: Store, session: str) -> list[str]:
     return lines
 
 
-def _after(
-    blocks: Blocks, asked: Sequence[WaitingCommand], screen: Screen
-) -> Callable[[Record], Awaitable[None]]:
-    """Also says which of the commands that waited were not carried out: who gave them was told only that they
-    are kept."""
-    from outlast.records.types import CommandSettled
+class _Kept:
+    """The commands that waited when the session was restored: who gave them was told only that they are
+    kept."""
 
-    waited = {command.request_id: command for command in asked}
+    def __init__(self, asked: Sequence[WaitingCommand], blocks: Blocks, screen: Screen) -> None:
+        self._waited = {command.request_id: command for command in asked}
+        self._blocks = blocks
+        self._screen = screen
+        self.failed = False
+        """One was not carried out that was to bring something about."""
 
-    async def after(record: Record) -> None:
-        await blocks.after(record)
+    async def after(self, record: Record) -> None:
+        """Say which are not carried out."""
+        from outlast.records.types import CommandSettled
+
+        await self._blocks.after(record)
         body = record.body
-        if screen.as_json or not isinstance(body, CommandSettled) or body.outcome == "done":
+        if not isinstance(body, CommandSettled) or body.outcome == "done":
             return
-        command = waited.get(body.request_id)
+        command = self._waited.get(body.request_id)
         if command is not None:
+            self.failed = self.failed or body.outcome == "refused" or command.command in _DECIDE
             about = f" of {short(command.turn)}" if command.turn else ""
             detail = body.detail or body.outcome.replace("_", " ")
-            screen.note(visible(f"not carried out: {command.command}{about}: {detail}"))
-
-    return after
+            self._screen.note(visible(f"not carried out: {command.command}{about}: {detail}"))
 
 
 async def _drain(runtime: Runtime, session: Session, attendance: Attendance) -> None:

@@ -27,3 +27,4 @@ class ResultLine(msgspec.Struct, frozen=True):
     result: str
     detail: str = ""
     by: str | msgspec.UnsetType = msgspec.UNSET
+    choice: str | msgspec.UnsetType = msgspec.UNSET

@@ -32,8 +32,9 @@ from outlast.runtime.opening import first_entry
 from outlast.runtime.outcome import Outcome
 from outlast.runtime.view import Gate, View, build_view, gate_of
 from outlast.runtime.waiting import waiting_answers
+from outlast.state.choices import chosen
 from outlast.state.delays import delayed
-from outlast.state.model import State
+from outlast.state.model import OpenGate, State
 from outlast.state.title import one_line
 from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, Entry, EntryKind
@@ -57,11 +58,12 @@ Followed = Record | CaughtUp | Delta
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of an answer. `by` is who answered first when it was taken. `gone`: the session does not
-    wait for it any more, or never did."""
+    """What became of an answer. `by` is who answered first when it was taken, and `choice` what that was.
+    `gone`: the session does not wait for it any more, or never did."""
 
     result: Literal["answered", "taken", "expired", "gone", "queued"]
     by: str | None = None
+    choice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,21 +223,30 @@ class Session:
     # --- acting --------------------------------------------------------------------------------
 
     async def answer(self, gate: str, choice: str, *, by: str | None = None) -> Answer:
-        """Answer a gate and wait for what becomes of it. Raises SessionNotFoundError, UsageError for a
-        choice that the gate does not have."""
+        """Answer a gate and wait for what becomes of it. Of two answers that wait for an owner the first one
+        counts: the other is `taken`. Raises SessionNotFoundError, UsageError for a choice that the gate does
+        not have."""
         request_id, by = new_id(), given(words, by, "name of who answers")
         gate, choice = text(gate, "gate"), text(choice, "choice")
         await self._require()
-        if gate not in (await load_state(self._backing.store, self.id)).gates:
+        state, pending = await self._as_it_is()
+        if (asked := state.gates.get(gate)) is None:
             return await self._answered_before(gate)  # no owner is needed to know that
+        if chosen(choice, asked.choices) is None:
+            known = ", ".join(each.id for each in asked.choices)
+            raise UsageError(f"gate {gate} has no choice {choice!r:.200}", hint=f"there are: {known}")
+        if (taken := _taken(asked, pending, choice)) is not None:
+            return taken
         await self._admit("answer", request_id, AnswerRequest(gate=gate, choice=choice, by=by), by)
         self._backing.serve(self.id)
         record = await settling(self._backing, self.id, request_id)
         if record is None:
-            return Answer("queued")
+            # Somebody else may have answered at the same moment: the inbox's order says who was first.
+            waiting = await self._backing.store.pending(self.id)
+            return _taken(asked, waiting, choice) or Answer("queued")
         body = record.body
         if isinstance(body, GateResolved):
-            return Answer("answered", body.by)
+            return Answer("answered", body.by, body.answer)
         if isinstance(body, CommandSettled) and body.outcome == "refused":
             raise UsageError(f"gate {gate} cannot be answered so: {body.detail}", session_id=self.id)
         return await self._answered_before(gate)
@@ -245,7 +256,7 @@ class Session:
         if found is None:
             return Answer("gone")
         if found.reason in ("answered", "policy"):
-            return Answer("taken", found.by)
+            return Answer("taken", found.by, found.answer)
         return Answer("expired" if found.reason == "expired" else "gone", found.by)
 
     async def cancel(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
@@ -399,6 +410,15 @@ class Session:
     async def detach(self) -> None:
         """Give up ownership at once; the agent goes on under its shim."""
         await self._owner().detach()
+
+
+def _taken(gate: OpenGate, pending: Sequence[Entry], choice: str) -> Answer | None:
+    """What becomes of an answer before which one waits that says something else."""
+    first = waiting_answers(pending).get(gate.gate)
+    theirs = None if first is None else chosen(first.choice or "", gate.choices)
+    if first is None or theirs in (None, chosen(choice, gate.choices)):
+        return None
+    return Answer("taken", first.by, theirs)
 
 
 def _check(said: InputRequest | TurnRequest) -> None:
