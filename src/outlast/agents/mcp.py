@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
 import msgspec
@@ -22,9 +23,31 @@ _SECRET_NAME = re.compile(
 )
 
 
-def check_mcp_servers(servers: Mapping[str, McpServer]) -> None:
+@dataclass(frozen=True, slots=True)
+class KeepsSecrets:
+    """How an agent is given a secret of an MCP server without being told it."""
+
+    hint: str
+    reference: re.Pattern[str] | None = None
+    """What the agent itself replaces by a variable's value, wherever it stands."""
+
+
+BY_NAME = KeepsSecrets(
+    "keep it in an environment variable that `env` of the agent names, and name that one: "
+    "env_vars, bearer_token_env_var, env_http_headers"
+)
+BY_REFERENCE = KeepsSecrets(
+    "keep it in an environment variable that `env` of the agent names, and refer to it: ${NAME}",
+    re.compile(r"\$\{[A-Za-z_]\w*\}"),
+)
+_MARK = "$"
+"""Stands for a reference when a text is looked at."""
+_REFERS = re.compile(r"(?:(?:bearer|basic|token)\s+)?\$", re.IGNORECASE)
+
+
+def check_mcp_servers(servers: Mapping[str, McpServer], keeps: KeepsSecrets = BY_NAME) -> None:
     """Raises ConfigError naming the server that is none, or whose secret would be written down: what an agent
-    is told stands in a file."""
+    is told stands in a file, or among its arguments."""
     for name, about in servers.items():
         if not name or not name.isprintable():
             raise ConfigError(f"{name!r} is no name for an MCP server", hint="use printable characters")
@@ -38,33 +61,37 @@ def check_mcp_servers(servers: Mapping[str, McpServer]) -> None:
             msgspec.json.encode(about)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"the MCP server {name} holds what cannot be passed on: {error}") from None
-        secret = next(_secrets(about), None)
+        secret = next(_secrets(about, keeps), None)
         if secret is not None:
             raise ConfigError(
                 f"{secret} of the MCP server {name} looks like a secret, and would be written to a file",
-                hint="keep it in an environment variable that `env` of the agent names, and name that one: "
-                "env_vars, bearer_token_env_var, env_http_headers",
+                hint=keeps.hint,
             )
 
 
-def _secrets(server: McpServer) -> Iterator[str]:
+def _secrets(server: McpServer, keeps: KeepsSecrets) -> Iterator[str]:
     """Where in it a value is written out that looks like a secret."""
-    for key in ("env", "http_headers"):
+
+    def shown(text: str) -> str:
+        return text if keeps.reference is None else keeps.reference.sub(_MARK, text)
+
+    for key in ("env", "headers", "http_headers"):
         values = server.get(key)
         for name, value in values.items() if isinstance(values, Mapping) else ():
-            if (
-                isinstance(value, str)
-                and value
-                and (_SECRET_NAME.search(str(name)) or redact(value) != value)
-            ):
+            if not isinstance(value, str) or not value:
+                continue
+            text = shown(value)
+            if text != value and _REFERS.fullmatch(text):
+                continue
+            if _SECRET_NAME.search(str(name)) or redact(text) != text:
                 yield f"{key}.{name}"
     if server.get("bearer_token"):
         yield "bearer_token"
     url = server.get("url")
-    if isinstance(url, str) and redact(url) != url:
+    if isinstance(url, str) and redact(shown(url)) != shown(url):
         yield "url"
-    line = command_of(server)
-    if redact(" ".join(line)) != " ".join(line):
+    line = shown(" ".join(command_of(server)))
+    if redact(line) != line:
         yield "args"
 
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from outlast.agents.contract import Agent
 
 _COMMAND_ONLY = ("stdin", "require_nonce")
-_CODEX_ONLY = ("sandbox", "approval", "mcp_servers")
+_CODEX_ONLY = ("sandbox", "approval")
 _CLAUDE_ONLY = ("permission_mode",)
+_OF_PROGRAMS = ("mcp_servers",)
 
 
 def build_agents(settings: Mapping[str, AgentSettings], environ: Mapping[str, str]) -> dict[str, Agent]:
@@ -38,19 +39,22 @@ def _command(said: AgentSettings) -> Agent:
         raise ConfigError("it has no `command`", hint='for example command = ["python3", "./agent.py"]')
     _refuse(said, _CODEX_ONLY, "codex")
     _refuse(said, _CLAUDE_ONLY, "claude")
+    _refuse(said, _OF_PROGRAMS, "codex or claude")
     return Command(said.command, **_shared(said), **_said(said, _COMMAND_ONLY))
 
 
 def _codex(said: AgentSettings) -> Agent:
     _refuse(said, _COMMAND_ONLY, "command")
     _refuse(said, _CLAUDE_ONLY, "claude")
-    return Codex(binary=_binary(said, "codex"), **_shared(said), **_said(said, _CODEX_ONLY))
+    return Codex(binary=_binary(said, "codex"), **_shared(said), **_said(said, (*_CODEX_ONLY, *_OF_PROGRAMS)))
 
 
 def _claude(said: AgentSettings) -> Agent:
     _refuse(said, _COMMAND_ONLY, "command")
     _refuse(said, _CODEX_ONLY, "codex")
-    return Claude(binary=_binary(said, "claude"), **_shared(said), **_said(said, _CLAUDE_ONLY))
+    return Claude(
+        binary=_binary(said, "claude"), **_shared(said), **_said(said, (*_CLAUDE_ONLY, *_OF_PROGRAMS))
+    )
 
 
 def _binary(said: AgentSettings, kind: str) -> str | None:

@@ -545,6 +545,23 @@ def test_that_the_program_tries_again_by_itself_is_shown_and_no_progress() -> No
     ]
 
 
+# --- MCP servers ------------------------------------------------------------------------------------
+
+
+def servers(lab: Lab, **status: str) -> list[AgentEvent]:
+    told = [{"name": name, "status": said} for name, said in status.items()]
+    return lab.out("system", subtype="init", mcp_servers=told)
+
+
+def test_a_server_that_does_not_start_is_told_once_as_long_as_it_does_not() -> None:
+    lab = Lab().ready().running()
+    [notice] = servers(lab, near="connected", gone="failed", far="pending")
+    assert notice == Notice("the MCP server gone did not start")
+    assert servers(lab, gone="failed") == []
+    assert servers(lab, gone="connected") == []
+    assert servers(lab, gone="needs-auth") == [notice]
+
+
 # --- gates ------------------------------------------------------------------------------------------
 
 

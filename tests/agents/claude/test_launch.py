@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -203,3 +204,64 @@ def test_a_home_that_is_not_there_is_said_before_claude_fails_on_it(tmp_path: Pa
 def test_a_setting_that_means_nothing_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         Claude(**settings)  # type: ignore[arg-type]
+
+
+# --- MCP servers ------------------------------------------------------------------------------------
+
+NEAR = {"command": "./server", "args": ["--all"], "env": {"TOKEN": "${TICKETS_TOKEN}", "LOG": "much"}}
+FAR = {"url": "https://x/mcp", "headers": {"Authorization": "Bearer ${TICKETS_TOKEN}"}}
+
+
+def test_settings_lost_each_life_is_given_the_mcp_servers_in_one_argument(tmp_path: Path) -> None:
+    environ = {"PATH": str(program(tmp_path / "bin" / "claude").parent), "CLAUDE_CONFIG_DIR": str(tmp_path)}
+    agent = Claude(mcp_servers={"near": NEAR, "far": FAR}, env=("TICKETS_TOKEN",))
+    new, resumed = (
+        LaunchContext("session", "main", "/some/space", environ, SESSION, confirmed)
+        for confirmed in (False, True)
+    )
+    for context in (new, resumed):
+        (told,) = [word for word in agent.launch(context).argv if word.startswith("--mcp-config=")]
+        assert json.loads(told.removeprefix("--mcp-config=")) == {
+            "mcpServers": {"near": {"type": "stdio", **NEAR}, "far": {"type": "http", **FAR}}
+        }
+    assert "--mcp" not in " ".join(Claude().launch(new).argv)
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ({}, "neither a `command`"),
+        ({"command": "a", "args": "b"}, "neither a `command`"),
+        ({"command": "a", "type": "http"}, "`type`"),
+        ({"url": "https://x/mcp", "type": "stdio"}, "`type`"),
+        ({"url": "https://x/mcp", "type": 3}, "`type`"),
+        ({"command": "a", "env": {"A": 1}}, "`env`"),
+        ({"url": "https://x/mcp", "headers": ["a"]}, "`headers`"),
+        ({"command": "a", "env_vars": ["A"]}, "none of Claude Code's words"),
+        ({"command": "a" * 70_000}, "bytes together"),
+    ],
+)
+def test_a_server_that_claude_would_leave_out_without_a_word_is_refused(
+    server: dict[str, object], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Claude(mcp_servers={"x": server})
+
+
+@pytest.mark.parametrize(
+    ("server", "where"),
+    [
+        ({"command": "a", "env": {"TICKETS_TOKEN": "s3cr3t-1"}}, "env.TICKETS_TOKEN"),
+        ({"command": "a", "env": {"TICKETS_TOKEN": "${A}s3cr3t-1"}}, "env.TICKETS_TOKEN"),
+        ({"command": "a", "env": {"TICKETS_TOKEN": "${A:-s3cr3t-1}"}}, "env.TICKETS_TOKEN"),
+        ({"command": "a", "args": ["--api-key=s3cr3t-1"]}, "args"),
+        ({"url": "https://x/mcp", "headers": {"Authorization": "Bearer s3cr3t-1"}}, "headers.Authorization"),
+    ],
+)
+def test_env_leak_a_secret_that_would_be_among_the_arguments_is_refused(
+    server: dict[str, object], where: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"\$\{NAME\}") as refused:
+        Claude(mcp_servers={"x": server})
+    assert where in str(refused.value)
+    assert "s3cr3t" not in str(refused.value)

@@ -182,6 +182,16 @@ def test_mcp_servers_are_beside_the_file_that_says_them_and_need_trust(place: Pl
     }
 
 
+def test_mcp_servers_are_for_programs_that_have_such(place: Place) -> None:
+    place.user('[agents.claude.mcp_servers.x]\ncommand = "/x"\n')
+    agent = load_config(place.environ, str(place.project)).agents()["claude"]
+    assert isinstance(agent, Claude)
+    assert agent.mcp_servers == {"x": {"command": "/x"}}
+    place.user('[agents.mine]\nkind = "command"\ncommand = ["x"]\nmcp_servers = {}\n')
+    with pytest.raises(ConfigError, match="for agents of kind codex or claude"):
+        load_config(place.environ, str(place.project)).agents()
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

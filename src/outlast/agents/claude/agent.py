@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -12,9 +12,11 @@ from outlast.agents.claude import keeping
 from outlast.agents.claude.binary import find_claude, version_of
 from outlast.agents.claude.fold import ClaudeFold
 from outlast.agents.claude.requests import prompt_key
+from outlast.agents.claude.servers import as_argument, check_servers
 from outlast.agents.claude.transcript import claude_home, find_transcript, unmentioned
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
+from outlast.agents.mcp import McpServer
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.agents.retry import RETRY_ATTEMPTS
 from outlast.agents.settings import check_settings
@@ -56,13 +58,16 @@ class Claude:
     `model` None is the model of the user's own settings, and `permission_mode` None their mode: settings,
     permissions, hooks and MCP servers of the user and of the project are in force in every life of the
     process. `binary` names the program (default: `claude` on PATH, else the one in the installed wheel).
-    `env` names variables that are let through beside the safe list and the program's own. Times are seconds;
-    None is no limit. Raises ConfigError for a time or a word that means nothing."""
+    `env` names variables that are let through beside the safe list and the program's own. `mcp_servers` are
+    MCP servers by name, in Claude Code's own words; every life of the process has them, beside the user's
+    own. Times are seconds; None is no limit. Raises ConfigError for a time, a word or a server that means
+    nothing."""
 
     model: str | None = None
     permission_mode: PermissionMode | None = None
     binary: str | None = None
     env: tuple[str, ...] = ()
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     idle_timeout: float | None = 600.0
     total_timeout: float | None = None
     on_interrupt: Literal["skip", "continue", "retry", "hold", "ask"] = "skip"
@@ -76,6 +81,7 @@ class Claude:
     def __post_init__(self) -> None:
         modes = {} if self.permission_mode is None else {"permission_mode": _MODES}
         check_settings(self, modes)
+        check_servers(self.mcp_servers)
 
     @property
     def kind(self) -> str:
@@ -109,6 +115,8 @@ class Claude:
             argv.append(f"--model={self.model}")
         if self.permission_mode is not None:
             argv.append(f"--permission-mode={self.permission_mode}")
+        if self.mcp_servers:
+            argv.append(f"--mcp-config={as_argument(self.mcp_servers)}")
         if context.provider_session is not None:
             # An id with a transcript can't be given to a new session, and one without any not be resumed:
             # that is said then, and no empty conversation is begun under the id of one that is gone.

@@ -19,6 +19,7 @@ from outlast.agents.claude.wire import (
     Entry,
     ErrorParams,
     Frame,
+    Init,
     LimitInfo,
     ModelUsage,
     Result,
@@ -46,6 +47,8 @@ Events = list[AgentEvent] | None
 """None: the frame has another shape than the one known."""
 
 _NEVER = frozenset({"cancelled", "discarded", "refused"})
+_NO_SERVER = frozenset({"failed", "needs-auth"})
+_SERVERS_MOST, _NAME_LIMIT = 20, 200
 _MICRO = 1_000_000
 
 
@@ -310,8 +313,23 @@ def _reset(state: State, frame: Frame, line: bytes) -> Events:
 
 
 def _system(state: State, frame: Frame, line: bytes) -> Events:
-    if frame.subtype != "api_retry":
-        return []
+    if frame.subtype == "init":
+        return _servers(state, line)
+    return _retry(state, line) if frame.subtype == "api_retry" else []
+
+
+def _servers(state: State, line: bytes) -> Events:
+    """Told at the beginning of each turn: a turn goes on without a server that does not start."""
+    told = decode(line, Init)
+    if told is None:
+        return None
+    failed = [server.name[:_NAME_LIMIT] for server in told.mcp_servers if server.status in _NO_SERVER]
+    new = [name for name in failed[:_SERVERS_MOST] if name not in state.no_servers]
+    state.no_servers = failed[:_SERVERS_MOST]
+    return [Notice(f"the MCP server {tidy(name)} did not start") for name in new]
+
+
+def _retry(state: State, line: bytes) -> Events:
     retry = decode(line, Retry)
     if retry is None:
         return None

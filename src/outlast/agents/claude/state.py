@@ -54,6 +54,8 @@ class State(msgspec.Struct, omit_defaults=True):
     gates: dict[str, bool] = {}
     refuse: list[str] = []
     partial: str = ""
+    no_servers: list[str] = []
+    """MCP servers that were not there when the newest turn began."""
     error: str = ""
     """What the program called the error of the newest model call."""
     pause: float = 0.0

@@ -129,6 +129,17 @@ class Result(msgspec.Struct, frozen=True):
         return frozenset(filter(None, (self.user_message_uuid, *self.user_message_uuids)))
 
 
+class Server(msgspec.Struct, frozen=True):
+    name: str = ""
+    status: str = ""
+
+
+class Init(msgspec.Struct, frozen=True):
+    """What Claude Code says of itself when a turn begins."""
+
+    mcp_servers: tuple[Server, ...] = ()
+
+
 class Retry(msgspec.Struct, frozen=True):
     """Of a model call, by Claude Code itself. Delays are in milliseconds."""
 
