@@ -107,11 +107,14 @@ class NotTakenError(OSError):
     """There is more in the file than is taken of it, or something else."""
 
 
-def pieces_from(path: Path, since: int) -> Iterator[bytes]:
+def pieces_from(path: Path, since: int, last: tuple[str, int] | None = None) -> Iterator[bytes]:
     """What is in the file after its byte `since`, up to its last whole line: in pieces of whole lines where
-    they are not longer than a piece. Nothing where there is no whole line. Raises OSError, and NotTakenError
-    where the cap is passed, or the file does not go on after that byte."""
+    they are not longer than a piece. Nothing where there is no whole line. `last`: digest and size of what
+    was captured last, and ends at that byte. Raises OSError, and NotTakenError where the cap is passed, or
+    the file does not go on after that byte."""
     with open_regular(path) as file:
+        if last is not None:
+            _check_last(file, since, *last)
         end = _end_of_lines(file, since)
         if end > CAP:
             raise NotTakenError(f"{path} has {end} bytes, and no more than {CAP} are taken")
@@ -125,6 +128,13 @@ def pieces_from(path: Path, since: int) -> Iterator[bytes]:
             file.seek(cut - len(data), os.SEEK_CUR)
             left -= cut
             yield data[:cut]
+
+
+def _check_last(file: BinaryIO, since: int, digest: str, size: int) -> None:
+    """A file that was cut may have grown again to where a line ends at the same byte."""
+    file.seek(since - size)
+    if hashlib.sha256(file.read(size)).hexdigest() != digest:
+        raise NotTakenError(f"{file.name} is not what it was before byte {since}")
 
 
 def _end_of_lines(file: BinaryIO, since: int) -> int:

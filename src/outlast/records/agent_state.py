@@ -50,7 +50,8 @@ class AgentStateCaptured(Body, frozen=True, kw_only=True):
 
 
 class AgentStateRestored(Body, frozen=True, kw_only=True):
-    """The captured transcript was put back, for the provider to resume."""
+    """The captured transcript was put back, for the provider to resume; or what is there was found to end
+    where that does, though the agent had worked on more."""
 
     provider: str
     provider_session: str

@@ -28,6 +28,8 @@ OnLost = Literal["ask", "refuse", "fresh", "reseed"]
 CODES = frozenset({"session_missing", "session_corrupt"})
 HELD = "the agent's session is lost"
 """Why the loop is held: what comes next would only be lost in the same way."""
+UNREADABLE = "it cannot be read"
+"""What is wrong with a session's file of which nothing can be read: nothing resumes that as it is."""
 REASON_LIMIT = 1_000
 """Characters."""
 
@@ -149,7 +151,7 @@ def question(loop: Loop, turn: OpenTurn, failure: ReceiptError) -> GateOpened:
     choices: list[LostChoice] = list(_ALWAYS)
     if captured is not None:
         choices.insert(0, "put_back")
-    if failure.code == "session_corrupt":
+    if failure.code == "session_corrupt" and f": {UNREADABLE}: " not in failure.message:
         choices.insert(0 if captured is None else 1, "as_is")
     through = "as it was then"
     if captured is not None and captured.through_turn is not None:

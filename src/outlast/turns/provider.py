@@ -30,7 +30,7 @@ from outlast.agents.transcript import open_regular
 from outlast.clock import monotonic
 from outlast.errors import AgentError, IntegrityError, StoreError, UsageError, in_words
 from outlast.journal import Journal
-from outlast.records.agent_state import AgentStateCaptured, AgentStateRestored, StatePiece
+from outlast.records.agent_state import AgentStateCaptured, AgentStateRestored, LostChoice, StatePiece
 from outlast.records.envelope import Draft
 from outlast.records.types import AgentSessionChanged, Body
 from outlast.state.model import Loop
@@ -38,7 +38,9 @@ from outlast.turns import claims, patience
 from outlast.turns.claims import ClaimBusyError, SessionClaim
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
+from outlast.turns.lacking import lacking_since
 from outlast.turns.launch import LaunchFailure
+from outlast.turns.lost import UNREADABLE
 from outlast.turns.report import report
 
 PARTIAL_EVERY = 30.0
@@ -93,11 +95,35 @@ class ProviderSession:
         damage = unread or await asyncio.to_thread(self._damage, keeper, place, file)
         if not damage:
             await self.capture()
+            await self._whole(decided)
         elif decided == "as_is" and not unread:
             known = await asyncio.to_thread(keeper.state_damage, file.path, place.provider_session)
             await self._accept(file, damage, known)
         else:
             await self._lost(f"{file.path}: {damage}")
+
+    async def _whole(self, decided: LostChoice | None) -> None:
+        """Nothing is wrong with the file. It may yet have been cut off where what was captured ends, after
+        the agent had worked on turns that were not captured any more: the next prompt tells these."""
+        if decided == "as_is":  # What was wrong when a person chose it is mended.
+            bound = self._draft(self._changed("bound", "resumed as it is: nothing is wrong with it now"))
+            await patience.append(self.journal, bound, at="turn.provider_as_is")
+        captured, loop = self._captured, self._loop
+        known = 0 if captured is None else captured.through_seq
+        lacks = await lacking_since(self.journal, self.agent, loop, self.hosting, known)
+        if lacks is None:
+            return
+        after, turn = lacks
+        if loop.untold is not None and loop.untold <= after:
+            return
+        restored = AgentStateRestored(
+            provider=self.agent.kind,
+            provider_session=loop.provider_session or "",
+            through_turn=None if captured is None else captured.through_turn,
+            through_seq=after,
+            reason=f"its file holds nothing of turn {turn} any more",
+        )
+        await patience.append(self.journal, self._draft(restored), at="turn.provider_lacking")
 
     def _damage(self, keeper: KeepsState, place: StatePlace, file: StateFile) -> str:
         captured, changed = self._captured, ""
@@ -264,7 +290,7 @@ class ProviderSession:
             before = None
         since = 0 if before is None else before.size
         pieces = [] if before is None else list(before.pieces)
-        async for data in _read(file.path, since):
+        async for data in _read(file.path, since, pieces[-1] if pieces else None):
             pieces = await self._with(pieces, data)
         known = before is not None and list(before.pieces) == pieces
         if not pieces or (known and through is None):
@@ -369,7 +395,7 @@ def _unreadable(path: Path) -> str:
     except OSError as error:
         if error.errno not in _NOT_THE_MACHINES:
             raise
-        return f"it cannot be read: {error.strerror}"
+        return f"{UNREADABLE}: {error.strerror}"
     return ""
 
 
@@ -388,8 +414,8 @@ def _written_by(keeper: KeepsState, place: StatePlace) -> str:
     return f"another process has {file.path} open: {pids}; look for one in another terminal or editor"
 
 
-async def _read(path: Path, since: int) -> AsyncIterator[bytes]:
+async def _read(path: Path, since: int, last: StatePiece | None = None) -> AsyncIterator[bytes]:
     """See `pieces_from`."""
-    pieces = pieces_from(path, since)
+    pieces = pieces_from(path, since, None if last is None else (last.digest, last.size))
     while data := await asyncio.to_thread(next, pieces, b""):
         yield data

@@ -34,7 +34,7 @@ ADOPTED = "adopted"
 """What the reason of a session begins with that began elsewhere."""
 
 _ALL = "Your own record of this conversation could not be used any more: {reason}. This session is a new one."
-_REST = "Your own record of this conversation was put back, and ends before what follows."
+_REST = "Your own record of this conversation was put back from before what follows, and lacks it."
 _CUT = "The message below was worked on before, in a session that you have no record of, and cut off."
 _HEAD = (
     "[outlast: a record of what happened so far]\n{why} Below is what outlast's journal holds, for your"

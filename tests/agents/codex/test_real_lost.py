@@ -59,6 +59,31 @@ def test_a_prompt_that_ran_is_not_given_again_because_its_rollout_was_rolled_bac
     assert place.lines("begun") == 1
 
 
+def test_a_turn_that_was_rolled_back_is_told_once_with_the_next_prompt(place: CodexPlace) -> None:
+    """What it had done and said; a thread that ends where the capture does shows no damage."""
+    assert place.run("first").wait().status == 0
+    (rollout,) = place.rollouts
+    before = rollout.read_bytes()
+    killed_after_a_call(place, "work", key="two")
+    rollout.write_bytes(before)
+    assert place.resume().outcomes == ["interrupted"]
+    place.model.script = lambda conversation: Reply("understood")
+    assert place.run("what now?", key="three").wait().status == 0
+    first, said = [item.text for item in place.told().of_kind("user")]
+    assert first == "first"
+    assert f"User: work {ONCE}" in said
+    assert "Your call of command (completed)" in said
+    assert said.endswith("\nwhat now?")
+    restored = place.journal("job").the(AgentStateRestored)
+    assert restored.reason == "its file holds nothing of turn two any more"
+
+    place.kill_all()
+    assert place.run("and now?", key="four").wait().status == 0
+    assert [item.text for item in place.told().of_kind("user")] == [first, said, "and now?"]
+    assert place.lines("begun") == 1
+    place.assert_one_thread()
+
+
 def test_a_thread_that_lacks_the_prompt_is_given_it_where_the_turn_is_to_go_on(place: CodexPlace) -> None:
     """By `on_interrupt`, after its rollout was rolled back: it is told what the turn had done."""
     setting = '[agents.codex]\non_interrupt = "continue"\n'

@@ -216,6 +216,27 @@ def test_every_choice_goes_on(place: CodexPlace, choice: str) -> None:
     assert len(place.threads) == (1 if choice == "as-is" else 2)
 
 
+def test_what_cannot_be_read_is_not_resumed_as_it_is(place: CodexPlace) -> None:
+    """Chosen by hand it is the same verdict again, and not offered; put back, the thread goes on."""
+    rollout = two_turns(place)
+    good = rollout.read_bytes()
+    rollout.unlink()
+    rollout.mkdir()
+    assert place.run("third", key="three").wait().status == 1
+    assert place.call("retry", "job", "--as-is").status == 0
+    assert place.resume().outcomes == ["parked"]
+    journal = place.journal("job")
+    for asked in journal.bodies(GateOpened):
+        assert "it cannot be read: it is no regular file" in asked.question
+        assert [choice.id for choice in asked.choices] == ["put_back", "reseed", "fresh", "refuse"]
+    assert not journal.bodies(InputReserved, "three")
+    assert place.call("retry", "job", "--put-back").status == 0
+    assert place.resume().outcomes == ["done"]
+    assert rollout.read_bytes().startswith(good)
+    assert users(place) == ["first", ONCE, "third"]
+    place.assert_one_thread()
+
+
 def test_a_choice_can_wait(place: CodexPlace) -> None:
     """Refused, the turn stays parked and the queue held; a later retry may choose otherwise."""
     rollout = two_turns(place)

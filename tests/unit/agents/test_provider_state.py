@@ -50,6 +50,17 @@ def test_a_line_longer_than_a_piece_is_cut(file: Path, monkeypatch: pytest.Monke
     assert b"".join(pieces_from(file, 0)) == b"one\ntwo\nthree\n"
 
 
+def test_a_file_that_was_cut_and_grew_again_is_not_taken_for_a_longer_one(file: Path) -> None:
+    """Also where a line ends at the same byte."""
+    last = captured(b"one\ntwo\nthree\n")[0]
+    with file.open("ab") as more:
+        more.write(b"four\n")
+    assert b"".join(pieces_from(file, 14, last)) == b"four\n"
+    file.write_bytes(b"one\ntwo\nTHREE\nfour\n")
+    with pytest.raises(NotTakenError, match="not what it was before byte 14"):
+        list(pieces_from(file, 14, last))
+
+
 def test_another_file_is_not_taken_for_a_longer_one(file: Path) -> None:
     for since in (2, 100):
         with pytest.raises(NotTakenError, match=f"at byte {since}"):

@@ -25,6 +25,7 @@ from outlast.turns.terminal import Ending, close
 
 GONE = Failure("session_missing", "no such thread.")
 CORRUPT = Failure("session_corrupt", "line 4 cannot be read")
+UNREADABLE = Failure("session_corrupt", "/a/b: it cannot be read: Is a directory")
 
 
 def running(*, confirmed: bool = True, captured: bool = False, session: str | None = "thr") -> State:
@@ -75,6 +76,8 @@ def test_a_person_is_asked_and_the_queue_waits() -> None:
         (GONE, True, ["put_back", "reseed", "fresh", "refuse"]),
         (CORRUPT, False, ["as_is", "reseed", "fresh", "refuse"]),
         (CORRUPT, True, ["put_back", "as_is", "reseed", "fresh", "refuse"]),
+        (UNREADABLE, False, ["reseed", "fresh", "refuse"]),
+        (UNREADABLE, True, ["put_back", "reseed", "fresh", "refuse"]),
     ],
 )
 def test_only_what_can_be_done_is_offered(failure: Failure, captured: bool, choices: list[str]) -> None:

@@ -176,7 +176,7 @@ async def test_provider_corrupt(kept: Kept, damaged: bytes) -> None:
     assert kept.loop.decided is None
 
 
-@pytest.mark.parametrize("how", ["past the cap", "cut"])
+@pytest.mark.parametrize("how", ["past the cap", "cut", "cut and grown again"])
 async def test_what_is_not_taken_is_told_after_a_put_back(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -185,6 +185,8 @@ async def test_what_is_not_taken_is_told_after_a_put_back(
     before = kept.loop.captured
     if how == "cut":
         kept.file.write_bytes(b"one\n")
+    elif how == "cut and grown again":
+        kept.file.write_bytes(b"one\nTWO\nthree\n")
     else:
         monkeypatch.setattr(provider_state, "CAP", 10)
         kept.write(b"three\n")
@@ -233,6 +235,19 @@ async def test_what_was_accepted_as_it_is_is_no_damage_later(kept: Kept) -> None
     assert await blobs_of(kept) == b"\0\nTWO\nthree\n"
     (before,) = (kept.file.parent.parent / "d" / "kept" / "session").iterdir()
     assert before.read_bytes() == b"one\n"
+
+
+async def test_what_is_mended_when_it_is_accepted_is_not_accepted_for_later_damage(kept: Kept) -> None:
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.write_bytes(b"")
+    await kept.decide("as_is")
+    kept.file.write_bytes(b"one\n")
+    await kept.provider.prepare()
+    assert kept.loop.decided is None
+    kept.file.write_bytes(b"ONE\n")
+    with pytest.raises(LaunchFailure):
+        await kept.provider.prepare()
 
 
 async def test_a_capture_that_is_lost_is_missing_and_no_endless_failure(kept: Kept) -> None:
