@@ -179,8 +179,8 @@ ELSEWHERE: dict[str, str] = {
     "seal.": "nobody seals the journal; until its rename there is no seal",
     "store.relist.": "the list is not damaged",
     "store.barrier.": "a commit that fails in an unknown way: tests/crash/store",
-    "store.collect.": "blobs to delete beyond the first batch",
-    "store.blob.": "a blob that is collected: not in every run",
+    "store.collect.before_commit": "blobs to delete beyond the first batch",
+    "store.collect.after_commit": "the same",
     "store.cut.": "the journal is not damaged",
     "store.fence": "passed only by a refusal; what it leaves out is the control `no-fence`",
     "takeover.": "an owner that lives is replaced: tests/crash/test_takeover.py",
@@ -193,9 +193,9 @@ ELSEWHERE: dict[str, str] = {
     "turn.provider_": "an agent that keeps its sessions in files: tests/agents/codex/test_real_state.py",
     "turn.cut_off.": "a spool that cannot be read",
     "turn.input_lost.": "an input that is to join a running turn and whose blob is gone",
+    "turn.unread.": "an agent of many turns that dies between two of them",
     "turn.last_words.": "an agent whose last words and end are read at once: not in every run",
     "turn.settle.": "more than 1 MiB of output in the spool of a dead agent",
-    "turn.state.": "more than 128 KiB of output",
     "turn.undelivered.": "an input that is to join a running turn and is too large for it",
 }
 """Stem -> what would be needed."""

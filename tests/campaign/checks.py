@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.campaign.driver import Kill, Run
-from tests.campaign.story import INPUTS, RETRIED, SESSION
+from tests.campaign.story import AROUND, INPUTS, RETRIED, SESSION
 from tests.support.journals import Journal
 
 from outlast.errors import OutlastError
 from outlast.keep import AgentFolder, Unknown, Verified, tree_dead
+from outlast.records import effects as e
 from outlast.records import types as t
 from outlast.runtime.client import Client
 from outlast.state.catalog import catalog_entry
@@ -50,6 +51,9 @@ class Story:
 
     told: list[str]
     effects: list[str]
+    """What the agents did outside."""
+    outside: list[str]
+    """What the effects around turns did."""
     journal: Journal
     pending: list[Entry]
     settled: dict[str, Tombstone | None]
@@ -66,12 +70,14 @@ def judge(run: Run) -> Verdict:
         verdict.broken.append(f"the journal cannot be read: {error}")
         return verdict
     _nothing_doubled(story, verdict)
+    _no_effect_doubled(story, run.killed, verdict)
     verdict.broken += [str(violation) for violation in violations(story.journal.records)]
     if run.stuck:
         verdict.broken.append(f"the story was never told to its end: {run.stuck}")
         return verdict
     _nothing_lost(story, verdict)
     _order_and_ids(story, verdict)
+    _one_session(story, verdict)
     _told_to_its_end(story, verdict)
     if all(is_the_owners(kill) for kill in run.schedule):
         _as_if_nothing_was(story, verdict)
@@ -100,6 +106,7 @@ async def _read(root: Path) -> Story:
         return Story(
             told=list(dict.fromkeys(told)),
             effects=_lines(root / "effects"),
+            outside=_lines(root / "outside"),
             journal=journal,
             pending=await client.store.pending(SESSION),
             settled={key: await client.store.settled(SESSION, key) for key in set(told)},
@@ -129,6 +136,12 @@ def _nothing_lost(story: Story, verdict: Verdict) -> None:
         attempt = story.journal.bodies(t.TurnAttemptStarted, turn)[-1].attempt
         if f"{turn} {attempt}" not in story.effects:
             verdict.lost.append(f"turn {turn} is done, and its effect is nowhere")
+        owed = [f"{name} {SESSION}/{turn}/{attempt}/{name}" for name in AROUND]
+        verdict.lost += [
+            f"turn {turn} is done, and nothing outside says {line!r}"
+            for line in owed
+            if line not in story.outside
+        ]
 
 
 def _nothing_doubled(story: Story, verdict: Verdict) -> None:
@@ -149,6 +162,39 @@ def _nothing_doubled(story: Story, verdict: Verdict) -> None:
     ]
     if max(Counter(body.gate for body in answered).values(), default=0) > 1:
         verdict.doubled.append("a gate was answered twice")
+
+
+def _no_effect_doubled(story: Story, killed: int, verdict: Verdict) -> None:
+    """A checked effect happens once under its key, any other once for each body that the journal names; a
+    body begins again for a kill only. An agent that is done is not asked again for the sake of an effect."""
+    intended = {f"{body.name} {body.key}": body for body in story.journal.bodies(e.EffectIntended)}
+    bodies = Counter(body.effect for body in story.journal.bodies(e.EffectDispatched))
+    for line, count in Counter(story.outside).items():
+        intent = intended.get(line)
+        if intent is None:
+            verdict.broken.append(f"{line!r} happened outside, and the journal never intended it")
+        elif count > (1 if intent.replay == "check" else bodies[intent.effect]):
+            verdict.doubled.append(f"{line!r} happened outside {count} times")
+    for line, intent in intended.items():
+        if bodies[intent.effect] > 1 + killed:
+            verdict.doubled.append(f"{line!r} began {bodies[intent.effect]} times, {killed} were killed")
+    for done in story.journal.of("HostDone"):
+        after = story.journal.records[done.seq :]
+        later = [record for record in after if record.turn == done.turn]
+        if any(isinstance(record.body, e.HostDone | t.TurnAttemptStarted) for record in later):
+            verdict.doubled.append(f"turn {done.turn} went to an agent again, although its agent was done")
+        closed = [record.type for record in later if record.type in (*ENDINGS, "TurnParked")]
+        if closed != ["TurnDone"][: len(closed)]:
+            verdict.broken.append(f"turn {done.turn} ended as {closed}, although its agent was done")
+
+
+def _one_session(story: Story, verdict: Verdict) -> None:
+    """The agent's own session is chosen once, and each agent goes on in it."""
+    sessions = story.journal.bodies(t.AgentSessionChanged)
+    chosen = [body.provider_session for body in sessions if body.source == "chosen"]
+    others = {body.provider_session for body in sessions} - set(chosen)
+    if len(chosen) != 1 or others:
+        verdict.broken.append(f"agents' sessions were chosen as {chosen}, others are {sorted(others)}")
 
 
 def _order_and_ids(story: Story, verdict: Verdict) -> None:

@@ -17,6 +17,8 @@ from typing import Literal
 from tests.campaign.story import SESSION
 from tests.support.processes import processes_of, until
 
+from outlast.keep import AgentFolder
+from outlast.keep.facts import look
 from outlast.runtime.client import Client
 from outlast.store.url import sqlite_url
 
@@ -74,7 +76,7 @@ class Run:
     stuck: str = ""
     """Why the story was never told to its end."""
     trespassed: str = ""
-    """What an owner wrote after it was replaced."""
+    """What an owner wrote, into the journal or to an agent, after it was replaced."""
 
 
 def run(root: Path, schedule: Schedule = (), control: str | None = None) -> Run:
@@ -182,6 +184,7 @@ def replace_if_asleep(
         before = asyncio.run(_tip(done.root))
         # One append may have been on its way when it fell asleep: that one is no try.
         begun, left = _passed(counted, "journal.append.before"), _passed(counted, "actor.release.before")
+        given = _given(done.root)
         sleeper.send_signal(signal.SIGCONT)
         until(
             lambda: (
@@ -197,6 +200,8 @@ def replace_if_asleep(
         after = asyncio.run(_tip(done.root))
         if after > before:
             done.trespassed = f"a replaced owner wrote records {before + 1} to {after}"
+        elif _given(done.root) > given:
+            done.trespassed = "a replaced owner gave its agent an input"
         other.send_signal(signal.SIGCONT)
         done.statuses.append(_end(other))
         return True
@@ -234,6 +239,13 @@ def _asleep(process: subprocess.Popen[bytes]) -> bool:
 async def _tip(root: Path) -> int:
     async with Client(sqlite_url(root / "state" / "outlast.db"), label="the campaign") as client:
         return (await client.store.tip(SESSION)).seq
+
+
+def _given(root: Path) -> int:
+    """Inputs that are in agents' spools."""
+    lives = (root / "state" / "outlast.d" / "agents").glob("*/gen-*")
+    generations = (AgentFolder(life.parent).generation(int(life.name.rpartition("-")[2])) for life in lives)
+    return sum(look(generation).last_input for generation in generations)
 
 
 def _await_effect(root: Path, line: str) -> None:

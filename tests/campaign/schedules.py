@@ -20,23 +20,28 @@ CUT: Sequence[Schedule] = (
     (Kill("actor.command.after_append", 2),),
     (Kill("turn.input.after", 3, "all"),),
     (Kill("turn.events.after_append", 3, "all"),),
-    (Kill("turn.terminal.before_append", 4, "all"),),
+    (Kill("turn.host_done.before_append", 3, "all"),),
+    (Kill("turn.effect.dispatch.after_append", 4),),
+    (Kill("turn.effect.ran", 2, "all"),),
 )
 """States in which a restore finds something to do: an agent at work, with a question, about to begin,
 through with its turn; a cancel under way; agents that are dead, with a question, with their turn's end in the
-spool."""
+spool; a checked effect that has begun and not happened, one that has happened, neither with an outcome."""
 
 SLEEPERS: Sequence[Schedule] = tuple(
     (Kill(f"{stem}.before_append", nth, "asleep"),)
     for stem, nth in (
         ("turn.terminal", 1),
-        ("actor.turn", 2),
+        ("turn.effect.dispatch", 2),
         ("turn.events", 1),
         ("turn.attempt", 2),
+        ("actor.turn", 2),
         ("actor.accept", 3),
     )
 )
 """An owner is replaced while it sleeps, right before it writes."""
+BEFORE_AN_INPUT: Sequence[Schedule] = tuple((Kill("turn.input.before", nth, "asleep"),) for nth in (1, 3))
+"""The same, right before it gives its agent an input that is named in the journal."""
 
 OF_A_RESTORE = (
     "restore.",
@@ -46,6 +51,9 @@ OF_A_RESTORE = (
     "keep.attach",
     "store.acquire",
 )
+OF_EFFECTS = "turn.effect."
+ANOTHER_BODY = ("turn.effect.dispatch.after_append", "turn.effect.ran")
+"""A kill there takes one of the three bodies that an effect has without a person's word."""
 
 
 def record(root: Path) -> Mapping[str, int]:
@@ -74,19 +82,22 @@ def cut_restores(root: Path, cut: Sequence[Schedule] = CUT) -> list[Schedule]:
     was left alone made them."""
     found: list[Schedule] = []
     for number, first in enumerate(cut):
-        after = _of_the_restore(run(root / str(number), first))
+        after = _of_the_restore(run(root / str(number), first), first[-1])
         found += [(*first, Kill(point)) for point in after]
     return found
 
 
 def cut_again(restores: Sequence[Schedule], every: int = 8) -> list[Schedule]:
     """Some of them, whose next restore is killed at the same place."""
-    return [(*schedule, schedule[-1]) for schedule in restores[::every]]
+    chosen = [schedule for schedule in restores if schedule[-1].point not in ANOTHER_BODY]
+    return [(*schedule, schedule[-1]) for schedule in chosen[::every]]
 
 
-def _of_the_restore(told: Run) -> list[str]:
+def _of_the_restore(told: Run, cut: Kill) -> list[str]:
+    """The points that were passed after `cut` because of it."""
     after = told.passages[1] if len(told.passages) > 1 else {}
-    return sorted(point for point in after if point.startswith(OF_A_RESTORE))
+    stems = (*OF_A_RESTORE, OF_EFFECTS) if cut.point.startswith(OF_EFFECTS) else OF_A_RESTORE
+    return sorted(point for point in after if point.startswith(stems))
 
 
 def spread(count: int, most: int | None) -> list[int]:

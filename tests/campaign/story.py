@@ -13,7 +13,9 @@ power cut would.
     seven   agent and owner die under it; it is parked (`hold`), retried, and done; blobs are collected, the
             session is closed
 
-What each agent does outside is one line in ROOT/effects, what the teller was acknowledged one in ROOT/told.
+Each turn owes two effects once its agent is done: `note`, which may run again, and `push`, which has a check.
+What an agent does outside is one line in ROOT/effects, what an effect around a turn does one in ROOT/outside,
+what the teller was acknowledged one in ROOT/told.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from tests.support.effects_owner import Outside
+
 from outlast.agents.command import Command
+from outlast.agents.contract import Capabilities
 from outlast.journal import read_records, snapshots
 from outlast.keep import AgentFolder
 from outlast.keep.facts import look
@@ -38,6 +43,7 @@ from outlast.runtime.runtime import Runtime
 from outlast.store.contract import Admission, EntryKind
 from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
+from outlast.turns.effects import TurnEffect
 from outlast.turns.requests import AnswerRequest, CloseRequest, Request, StopRequest, TurnRequest, encode
 
 SESSION = "story"
@@ -49,14 +55,14 @@ DONE, STUCK = 0, 3
 """How the process ends: the story is over, a step never came about."""
 
 INPUTS: dict[str, str] = {
-    "one": "[[effect:]][[say:first]]" + "." * 300_000,
+    "one": "[[session:]][[effect:]][[say:first]]" + "." * 300_000,
     "two": "[[effect:]][[gate:p:Allowed?:yes,no]][[gate:g:Go on?:yes,no]][[effect:answered]]",
     "three": "[[effect:]][[touch:three]][[wait:never]]",
-    "four": "[[effect:]][[say:fourth]]",
+    "four": "[[session:]][[effect:]][[say:fourth]]",
     "withdrawn": "[[effect:]]",
     "five": "[[effect:]][[tool:look:ls:started]][[tool:look:ls:completed]][[say:fifth]]",
     "six": "[[effect:]][[1?exit:3]][[say:sixth]]",
-    "seven": "[[effect:]][[1?touch:seven]][[1?wait:never]][[say:seventh]]",
+    "seven": "[[session:]][[effect:]][[1?touch:seven]][[1?wait:never]][[say:seventh]]",
 }
 RETRIED = frozenset({"six", "seven"})
 """Those that a person lets run again."""
@@ -265,6 +271,26 @@ class Teller:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Chosen(Command):
+    """The bundled agent, as one whose session we name before it is started, as Claude Code's."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, choose_id=True)
+
+
+AROUND = ("note", "push")
+"""The effects that each turn owes, in the order of their phases."""
+
+
+def effects(root: Path) -> list[TurnEffect]:
+    outside = Outside(root)
+    return [
+        TurnEffect("note", "typed_result", outside.add, replay="safe"),
+        TurnEffect("push", "write_back", outside.add, outside.look),
+    ]
+
+
 def policy(gate: t.GateOpened) -> str | None:
     return "yes" if gate.question == POLICY else None
 
@@ -272,10 +298,12 @@ def policy(gate: t.GateOpened) -> str | None:
 async def tell(root: Path) -> int:
     snapshots.LEAST = SNAPSHOTS_FROM
     argv = command(SCRIPTED, "--effects", str(root / "effects"))
-    agents = {"scripted": Command(argv, stdin="open")}
+    agents = {"scripted": Chosen(argv, stdin="open")}
     url = sqlite_url(root / "state" / "outlast.db")
     try:
-        async with Runtime(url, agents=agents, on_gate=policy, label="teller") as runtime:
+        async with Runtime(
+            url, agents=agents, on_gate=policy, label="teller", effects=effects(root)
+        ) as runtime:
             await Teller(root, runtime).tell()
     except StuckError as stuck:
         print(f"stuck: {stuck}", file=sys.stderr)

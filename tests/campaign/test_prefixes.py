@@ -12,11 +12,15 @@ from tests.campaign.story import SESSION
 from outlast.state.invariants import violations
 
 RECORDED = sorted(JOURNALS.glob("*.jsonl"))
+IN_SHORT = {"everything-killed", "effect-killed"}
+"""The ones whose every prefix each `make test` restores."""
 recorded = pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 
 
 def test_there_are_recorded_journals() -> None:
     assert {path.stem for path in RECORDED} >= {"told", "owner-killed", "everything-killed", "restore-killed"}
+    effects = thaw(JOURNALS / "effect-killed.jsonl")
+    assert {"HostDone", "EffectDispatched", "EffectSettled", "TurnResumed"} <= {r.type for r in effects}
 
 
 @recorded
@@ -26,7 +30,13 @@ def test_a_recorded_journal_breaks_nothing(path: Path) -> None:
     assert states(SESSION, records)[-1].stopped == "closed"
 
 
-@recorded
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem in IN_SHORT else pytest.mark.slow)
+        for path in RECORDED
+    ],
+)
 def test_every_prefix_is_a_state_that_a_restore_can_start_from_and_repairs_once(path: Path) -> None:
     records = thaw(path)
     assert check_prefixes(SESSION, records) > 50 * len(records)
