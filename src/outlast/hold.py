@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+class Kept(asyncio.Future[T]):
+    """A future that outlives the cancellation of whoever awaits it: a task that is cancelled meanwhile hears
+    of it when this is done."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        return False
 
 
 class Hold:
@@ -19,14 +26,11 @@ class Hold:
     async def until_done(self, work: Awaitable[T]) -> T:
         """Its result, whatever happens to the caller. Raises what it raises."""
         future = asyncio.ensure_future(work)
-        # Not the future itself is awaited: a cancelled task cancels that.
-        while not future.done():
-            ended = future.get_loop().create_future()
-            future.add_done_callback(partial(_tell, ended))
-            try:
-                await ended
-            except asyncio.CancelledError as error:
-                self._cancelled = error
+        try:
+            # Of others not the future itself is awaited: a cancelled task cancels that.
+            await (future if isinstance(future, Kept) else _end_of(future))
+        except asyncio.CancelledError as error:
+            self._cancelled = error
         return future.result()
 
     @property
@@ -39,6 +43,8 @@ class Hold:
             raise self._cancelled from failure
 
 
-def _tell(ended: asyncio.Future[None], _: asyncio.Future[Any]) -> None:
-    if not ended.done():
-        ended.set_result(None)
+def _end_of(future: asyncio.Future[Any]) -> Kept[None]:
+    """Done as soon as `future` is, however that ends."""
+    ended: Kept[None] = Kept(loop=future.get_loop())
+    future.add_done_callback(lambda _: ended.set_result(None))
+    return ended

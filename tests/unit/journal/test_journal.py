@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import shutil
 from typing import Any
 from uuid import UUID
@@ -326,6 +328,41 @@ async def test_a_caller_that_is_cancelled_is_held_until_the_outcome_is_known(
     assert (await store.tip("s")).seq == journal.state.seq
     troubled.gate = None
     await journal.append([accepted("r2")])
+
+
+async def test_a_caller_that_is_cancelled_while_the_store_is_locked_is_held_until_it_is_stored(
+    store: Store,
+) -> None:
+    journal = await opened(store)
+    turn = os.open(store.folder / "turn", os.O_RDWR)
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    appending = asyncio.create_task(journal.append([accepted("r")]))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        appending.cancel()
+        await asyncio.sleep(0)
+        assert not appending.done()
+    os.close(turn)
+    with pytest.raises(asyncio.CancelledError):
+        await in_time(appending)
+    assert "r" in journal.state.queue
+    assert (await load_state(store, "s")).queue["r"] == journal.state.queue["r"]
+    await journal.append([accepted("r2")])
+    assert await load_state(store, "s") == journal.state
+
+
+async def test_a_caller_that_is_cancelled_while_its_batch_is_refused_hears_of_both(store: Store) -> None:
+    journal = await opened(store)
+    await journal.lease.release()
+    await opened(store)  # its epoch is higher
+    appending = asyncio.create_task(journal.append([accepted("r")]))
+    await asyncio.sleep(0)
+    appending.cancel()
+    with pytest.raises(asyncio.CancelledError) as found:
+        await in_time(appending)
+    assert isinstance(found.value.__cause__, LeaseLostError)
+    assert journal.lost.is_set()
+    assert "r" not in journal.state.queue
 
 
 async def test_a_caller_that_is_cancelled_before_its_turn_has_stored_nothing(

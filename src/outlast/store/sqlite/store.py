@@ -162,7 +162,7 @@ class SqliteStore:
         # No coroutine: the journal would need a task for it, at each append.
         try:
             self._refuse_lost(batch.lease)
-            return cast("asyncio.Future[int]", self._submit(AppendRows(batch)))
+            return self._parts.writer.submit_kept(AppendRows(batch))
         except OutlastError as refusal:
             return _refused(refusal)
 

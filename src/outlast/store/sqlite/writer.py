@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from outlast.errors import AmbiguousAppendError, StoreError
+from outlast.hold import Kept
 from outlast.store import refusals
 from outlast.store.sqlite.engine import Engine
 from outlast.store.sqlite.operations import Operation
@@ -59,16 +60,22 @@ class Writer:
 
     def submit(self, operation: Operation) -> asyncio.Future[Any]:
         """The operation's outcome; it is carried out also if the future is cancelled."""
+        future = self._loop.create_future()
+        self._add(operation, future)
+        return future
+
+    def submit_kept(self, operation: Operation) -> Kept[Any]:
+        """The same, for a caller that has to know the outcome."""
+        future: Kept[Any] = Kept(loop=self._loop)
+        self._add(operation, future)
+        return future
+
+    def _add(self, operation: Operation, future: asyncio.Future[Any]) -> None:
         if self._closing is not None:
             raise refusals.closed()
         if self._ended:
             raise _not_begun(None)
-        future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.append((operation, future))
-        self._schedule()
-        return future
-
-    def _schedule(self) -> None:
         if not self._scheduled and not self._in_flight:
             self._scheduled = True
             self._loop.call_soon(self._dispatch)
