@@ -92,7 +92,21 @@ def test_json_tells_the_wait_as_an_error_with_the_session(shell: Shell) -> None:
     ran = shell.run("run", "--json", "-a", "scripted", "--session", "s", QUESTION)
     assert ran.code == 6
     assert (ran.error["error"], ran.error["session"]) == ("waiting_for_answer", "s")
-    assert ran.lines[-1]["type"] == "GateOpened"
+    assert ran.lines[-2]["type"] == "GateOpened"
+    gate = gate_of(shell, "s")["id"]
+    assert ran.lines[-1] == {"outcome": "waiting", "stop_reason": None, "text": "", "gate": gate}
+
+
+def test_a_block_that_ends_at_a_question_ends_with_what_its_turn_has_said_so_far(shell: Shell) -> None:
+    ran = shell.run("run", "--json", "-a", "scripted", "--session", "s", f"[[say:so far]]{QUESTION}")
+    again = shell.run("resume", "--json", "s")
+    for each in (ran, again):
+        assert (each.code, each.lines[-1]["outcome"], each.lines[-1]["text"]) == (6, "waiting", "so far"), (
+            each
+        )
+        assert each.lines[0]["turn"] == ran.lines[0]["turn"]
+    behind = shell.run("run", "--json", "--session", "s", "[[say:behind it]]")
+    assert (behind.code, behind.lines[-1]["outcome"], behind.lines[-1]["text"]) == (6, "waiting", "")
 
 
 def test_wait_exits_6_at_a_question_and_0_when_all_is_done(shell: Shell) -> None:

@@ -6,7 +6,10 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.cli.support import Shell, interrupt, on_terminal, reader, until
+
+from outlast.cli.owners import process_state
 
 WAITS = "[[say:at work]][[touch:here]][[wait:go]][[effect:{turn}]]"
 
@@ -79,6 +82,21 @@ def test_sigterm_leaves_the_agent_at_work_and_resume_finishes_the_same_turn(shel
     assert ran.code == 0, ran
     assert ran.lines[-1]["outcome"] == "done"
     assert len(shell.effects.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_right_after_the_input_is_stored_leaves_with_the_way_back(shell: Shell, number: int) -> None:
+    """The process stands still between the commit and everything else, and is told to leave there."""
+    shell.environ |= {"OUTLAST_FAULTS_TESTING": "1", "OUTLAST_FAULTS": "store.admit.after_commit=stop"}
+    process = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until(lambda: process_state(process.pid) == "T", "the input to be stored")
+    for each in (number, signal.SIGCONT):
+        interrupt(process, each)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, "to come back: outlast resume s" in err) == (130, True), err
+    shown = shell.show("s")
+    left = [turn["outcome"] for turn in shown["turns"] if turn["outcome"] != "cancelled"] or shown["queue"]
+    assert bool(left) == (number == signal.SIGTERM), "Ctrl-C cancels what it was sent for"
 
 
 def test_a_hung_up_terminal_does_not_end_the_work(shell: Shell, tmp_path: Path) -> None:

@@ -59,9 +59,15 @@ class NothingToDoError(NotFoundError):
 
 
 class WaitingForAnswerError(OutlastError):
-    """A question is open that nobody here answers; the agent waits under its shim."""
+    """A question, `gate`, is open that nobody here answers; the agent waits under its shim."""
 
     exit_code = Exit.WAITING
+
+    def __init__(
+        self, message: str, *, gate: str, hint: str | None = None, session_id: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, session_id=session_id)
+        self.gate = gate
 
 
 class NobodyRunsItError(OutlastError):

@@ -16,7 +16,7 @@ from outlast.cli.gates import Approve, OpenQuestion
 from outlast.cli.output import Screen, exact, visible
 from outlast.cli.owners import heard
 from outlast.cli.present import Presenter, way_back_command
-from outlast.cli.signals import SignalPolicy, Wish, listening
+from outlast.cli.signals import Signals, Wish
 from outlast.cli.text import delay_line, first_line, in_one_line
 from outlast.records.envelope import Record
 from outlast.records.types import GateOpened, GateResolved, InputAccepted
@@ -75,11 +75,11 @@ class Progress:
 class Attendance:
     """Does a piece of work while the session is shown, the person may speak and signals are heard."""
 
-    def __init__(self, watch: Watch, progress: Progress) -> None:
+    def __init__(self, watch: Watch, progress: Progress, signals: Signals) -> None:
         self._watch = watch
         self.progress = progress
-        self.policy = SignalPolicy()
-        self._wishes: asyncio.Queue[Wish] = asyncio.Queue()
+        self._signals = signals
+        self.policy = signals.policy
         self._cancels: set[asyncio.Task[None]] = set()
         self._printing = asyncio.Lock()
         """Held while one thing is shown: nothing may come into the middle of an outcome's line."""
@@ -98,7 +98,7 @@ class Attendance:
     async def attend(self, work: Coroutine[Any, Any, T]) -> T:
         """The work's result. Raises what the work raises, WaitingForAnswerError for a question that nobody
         here answers, DetachedError when told to leave."""
-        with listening(lambda number: self._wishes.put_nowait(self.policy.wish(number))):
+        with self._signals.heard():
             shown = asyncio.create_task(self._show())
             working = asyncio.create_task(work)
             try:
@@ -184,7 +184,7 @@ class Attendance:
 
     async def _attend(self, working: asyncio.Task[T], shown: asyncio.Task[None]) -> T:
         stuck = self._watch.decider.stuck
-        wish = asyncio.create_task(self._wishes.get())
+        wish = asyncio.create_task(self._signals.wishes.get())
         try:
             while True:
                 waiting: set[asyncio.Future[Any]] = {working, shown, stuck, wish, *self._cancels}
@@ -199,7 +199,7 @@ class Attendance:
                 if wish.done():
                     if self._obey(wish.result()):
                         raise await self._leaving()
-                    wish = asyncio.create_task(self._wishes.get())
+                    wish = asyncio.create_task(self._signals.wishes.get())
                 if stuck.done():
                     raise await self._waiting(stuck.result())
         finally:
@@ -254,6 +254,7 @@ def waiting_error(session: str, question: OpenQuestion, *, owned: bool = False) 
         f"the agent waits for an answer: {exact(in_one_line(question.question))}",
         hint=f"answer with `{exact(command)}`{after}",
         session_id=session,
+        gate=question.gate,
     )
 
 
@@ -330,6 +331,8 @@ class Showing:
     screen: Screen
     runtime: Runtime
     position: Position
+    signals: Signals = field(default_factory=Signals)
+    """Those that are heard already, where the command listens from before on."""
 
 
 class _Elsewhere:
@@ -362,4 +365,4 @@ def attendance_of(session: Session, showing: Showing, *, turn: str | None = None
     decider = Decider(elsewhere, showing.approve, showing.screen, ask=ask)
     questions = showing.position.questions
     watch = Watch(session, showing.presenter, decider, showing.screen, showing.runtime, questions, turn)
-    return Attendance(watch, progress)
+    return Attendance(watch, progress, showing.signals)

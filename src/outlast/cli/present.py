@@ -50,6 +50,10 @@ class Presenter(Protocol):
         """How a turn ended; its text comes as `text`."""
         ...
 
+    async def waits(self, gate: str) -> None:
+        """The command ends because the question `gate` is open."""
+        ...
+
     def way_back(self, session: str, *, owned: bool) -> None:
         """How to come back to the session, at every exit; `owned`: somebody else runs it."""
         ...
@@ -65,14 +69,15 @@ class JsonPresenter:
     def __init__(self, screen: Screen, store: Store) -> None:
         self._screen = screen
         self._store = store
-        self._within = False
-        """A block is open."""
+        self._within: AcceptedLine | None = None
+        """The block that is open."""
         self._between: range | None = None
         """Where the records lie that the next block begins with."""
 
     async def accepted(self, session: str, turn: str) -> None:
-        self._screen.json_line(AcceptedLine(session, turn))
-        between, self._between, self._within = self._between, None, True
+        self._within = AcceptedLine(session, turn)
+        self._screen.json_line(self._within)
+        between, self._between = self._between, None
         if between is None:
             return
         async for record in read_records(self._store, session, between.start - 1):
@@ -81,7 +86,7 @@ class JsonPresenter:
             self._line(record)
 
     def record(self, record: Record) -> None:
-        if self._within:
+        if self._within is not None:
             self._line(record)
         else:
             first = record.seq if self._between is None else self._between.start
@@ -99,8 +104,18 @@ class JsonPresenter:
     async def outcome(self, outcome: Outcome, text: AsyncIterator[str]) -> None:
         from outlast.runtime.outcome import to_json
 
-        self._within = False
+        self._within = None
         await self._screen.json_text_line(to_json(outcome), "text", text)
+
+    async def waits(self, gate: str) -> None:
+        """A block that is open ends, as every block does, with how its turn stands."""
+        from outlast.runtime.texts import text_so_far
+
+        within, self._within = self._within, None
+        if within is not None:
+            pieces = text_so_far(self._store, within.session, within.turn)
+            shape = {"outcome": "waiting", "stop_reason": None, "text": "", "gate": gate}
+            await self._screen.json_text_line(shape, "text", pieces)
 
     def way_back(self, session: str, *, owned: bool) -> None:
         self._screen.err_json_line(WayBackLine(session, way_back_command(session, owned=owned)))
@@ -203,6 +218,9 @@ class TextPresenter:
             self._note("a repair cut its record away: it is not known whether it was carried out")
         elif outcome.outcome == "cancelled" and not told:
             self._note("cancelled")
+
+    async def waits(self, gate: str) -> None:
+        """Nothing to see: the error says it."""
 
     def way_back(self, session: str, *, owned: bool) -> None:
         self._end_words()

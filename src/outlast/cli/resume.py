@@ -10,6 +10,7 @@ import click
 
 from outlast.cli.contact import lives_elsewhere, open_runtime, speakable
 from outlast.cli.exits import Exit
+from outlast.cli.failures import WaitingForAnswerError
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.running import run_async
@@ -88,6 +89,10 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
             stuck = [] if blocks.told else await _left_to_a_person(runtime.store, session.id)
             for line in stuck:
                 screen.note(visible(line))
+        except WaitingForAnswerError as error:
+            await blocks.finish()
+            await presenter.waits(error.gate)
+            raise
         finally:
             presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
         code = blocks.exit_code()

@@ -132,6 +132,7 @@ async def _send_and_follow(request: RunRequest, config: Config, screen: Screen, 
     from outlast.cli.door import refuse_from_inside
     from outlast.cli.following import Showing, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
+    from outlast.cli.signals import Signals
 
     agents = config.agents()
     async with open_runtime(config, request.approve) as runtime:
@@ -141,23 +142,29 @@ async def _send_and_follow(request: RunRequest, config: Config, screen: Screen, 
         if name is not None:
             await refuse_from_inside(runtime.store, name)
         position = await position_of(runtime.store, session)
-        turn = await session.send(request.content, agent=agent, key=request.key, actor="cli")
-        sent.stored(session.id, turn.id)
-        presenter = (
-            JsonPresenter(screen, runtime.store)
-            if request.as_json
-            else TextPresenter(screen, session.id, only_turn=turn.id, inputs=position.inputs)
-        )
-        await presenter.accepted(session.id, turn.id)
-        if screen.err.is_terminal and not request.as_json:
-            row = await runtime.store.listed(session.id)
-            whose = "" if row is None else f" (agent {row.entry.agent})"
-            screen.note(screen.err.dim(visible(f"session {session.id}{whose}")))
-        try:
-            showing = Showing(request.approve, presenter, screen, runtime, position)
-            return await _attend(runtime, turn, showing, sent)
-        finally:
-            presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
+        signals = Signals()
+        with signals.heard():  # from the send on: whoever is told to leave says how to come back
+            turn = await session.send(request.content, agent=agent, key=request.key, actor="cli")
+            sent.stored(session.id, turn.id)
+            presenter = (
+                JsonPresenter(screen, runtime.store)
+                if request.as_json
+                else TextPresenter(screen, session.id, only_turn=turn.id, inputs=position.inputs)
+            )
+            try:
+                await presenter.accepted(session.id, turn.id)
+                await _say_which(runtime.store, session.id, screen)
+                showing = Showing(request.approve, presenter, screen, runtime, position, signals)
+                return await _attend(runtime, turn, showing, sent)
+            finally:
+                presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
+
+
+async def _say_which(store: Store, session: str, screen: Screen) -> None:
+    if screen.err.is_terminal and not screen.as_json:
+        row = await store.listed(session)
+        whose = "" if row is None else f" (agent {row.entry.agent})"
+        screen.note(screen.err.dim(visible(f"session {session}{whose}")))
 
 
 async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) -> int:
@@ -204,6 +211,7 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
         if not ended:
             # The question may be about this very turn, and be told before how it ended.
             if turn.id not in (await load_state(runtime.store, session.id)).parked:
+                await showing.presenter.waits(error.gate)
                 raise
             found = await end(runtime, session.id, turn.id, turn.after)
             ended.append(outcome_of(session.id, found))

@@ -44,6 +44,28 @@ class SignalPolicy:
         self.cancelling = False
 
 
+class Signals:
+    """What a command is told by signals from the moment on that it listens, for whoever obeys them then."""
+
+    def __init__(self) -> None:
+        self.policy = SignalPolicy()
+        self.wishes: asyncio.Queue[Wish] = asyncio.Queue()
+        self._listening = False
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Listen until the block is left; within such a block it changes nothing."""
+        if self._listening:
+            yield
+            return
+        self._listening = True
+        try:
+            with listening(lambda number: self.wishes.put_nowait(self.policy.wish(number))):
+                yield
+        finally:
+            self._listening = False
+
+
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
