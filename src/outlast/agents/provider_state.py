@@ -87,6 +87,16 @@ class KeepsState(Protocol):
 
 
 @runtime_checkable
+class TakesBack(Protocol):
+    """An adapter whose program can take turns back, and says so in a session's file."""
+
+    def taken_back(self, path: Path, since: int) -> str:
+        """What is said of that after byte `since` of the file, as a part of a sentence; empty where nothing
+        is. Raises OSError."""
+        ...
+
+
+@runtime_checkable
 class NamesItsWriters(Protocol):
     """An adapter whose program says beside its sessions which of its processes is in which."""
 

@@ -33,6 +33,8 @@ class Transcript:
     """It ends with a prompt whose key is not in it yet, so that a key that is missing proves nothing."""
     damage: str = ""
     """What of it is lost or not what it should be, as a part of a sentence; empty where nothing is."""
+    taken_back: frozenset[str] = frozenset()
+    """Those of the keys whose prompts the program goes on from no more."""
 
     def lacks(self, key: str) -> bool:
         """Whether it proves that the agent never stored the prompt with this key."""

@@ -19,6 +19,7 @@ from outlast.agents.provider_state import (
     NotTakenError,
     StateFile,
     StatePlace,
+    TakesBack,
     difference,
     keep_aside,
     keeper_of,
@@ -128,7 +129,9 @@ class ProviderSession:
     def _damage(self, keeper: KeepsState, place: StatePlace, file: StateFile) -> str:
         captured, changed = self._captured, ""
         if captured is not None:
-            changed = difference(file.path, [(piece.digest, piece.size) for piece in captured.pieces])
+            changed = _difference(file.path, captured)
+            if isinstance(keeper, TakesBack):
+                changed = keeper.taken_back(file.path, 0 if changed else captured.size) or changed
         damage = keeper.state_damage(file.path, place.provider_session)
         if changed:
             return f"{damage}; {changed}" if damage else changed
@@ -287,6 +290,8 @@ class ProviderSession:
     ) -> None:
         before = self._captured
         if before is not None and before.name != file.name:
+            if changed := await asyncio.to_thread(_difference, file.path, before):
+                raise NotTakenError(f"{file.path} took the place of {before.name}: {changed}")
             before = None
         since = 0 if before is None else before.size
         pieces = [] if before is None else list(before.pieces)
@@ -397,6 +402,11 @@ def _unreadable(path: Path) -> str:
             raise
         return f"{UNREADABLE}: {error.strerror}"
     return ""
+
+
+def _difference(path: Path, captured: AgentStateCaptured) -> str:
+    """See `difference`."""
+    return difference(path, [(piece.digest, piece.size) for piece in captured.pieces])
 
 
 def _told(error: OSError) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from outlast.agents import Codex
-from outlast.agents.codex.rollout import find_rollout, read_rollout
-from outlast.agents.transcript import Transcript
+from outlast.agents.codex.rollout import find_rollout, read_rollout, taken_back
+from outlast.agents.transcript import SentPrompt, Transcript
 from outlast.errors import UsageError
 from outlast.runtime.adopting import look_at
 
@@ -133,3 +133,55 @@ def test_a_pipe_in_the_place_of_a_rollout_is_found_and_never_opened(tmp_path: Pa
         read_rollout(path, THREAD)
     with pytest.raises(UsageError, match=r"no regular file$"):
         look_at(Codex(), THREAD, None, {"CODEX_HOME": str(tmp_path)})
+
+
+# --- turns that were taken back -------------------------------------------------------------------
+
+SEGMENT = "01a22a95-0000-77c1-a870-4335a64da083"
+
+
+def goes_on(tmp_path: Path, lines: list[bytes], *, base: str = THREAD, keeps: int = 4) -> Path:
+    """What codex writes after `thread/revert`: another file of the thread, that goes on from the first lines
+    of the one before."""
+    offset = sum(len(data) for data in WHOLE[:keeps])
+    meta = {"thread_id": base, "end_ordinal_exclusive": keeps, "end_byte_offset": offset}
+    path = written(tmp_path, WHOLE).with_name(f"rollout-2026-11-30T03-50-00-{THREAD}_{SEGMENT}.jsonl")
+    head = line(keeps, "session_meta", id=THREAD, history_base=meta)
+    path.write_bytes(b"".join([head, *lines]))
+    return path
+
+
+def test_a_thread_that_goes_on_in_another_file_is_found_there_with_what_it_goes_on_from(
+    tmp_path: Path,
+) -> None:
+    """What was taken back had been stored all the same: it is never sent again as if it had not."""
+    path = goes_on(tmp_path, [asked(5), stored(6, "three")])
+    assert find_rollout(tmp_path, THREAD) == path
+    transcript = read_rollout(path, THREAD)
+    assert transcript.keys == {"one", "two", "three"}
+    assert transcript.taken_back == {"two"}
+    assert not transcript.damage
+    assert not transcript.lacks("two")
+    environ = {"CODEX_HOME": str(tmp_path)}
+    held = [
+        Codex().holds_prompt(SentPrompt(key, 1), THREAD, "/", environ)
+        for key in ("one", "two", "three", "four")
+    ]
+    assert held == [True, False, True, False]
+    assert "codex has taken turns back" in taken_back(path, 0)
+    assert not taken_back(path, path.stat().st_size)
+
+
+def test_a_thread_whose_earlier_file_is_gone_is_damaged(tmp_path: Path) -> None:
+    path = goes_on(tmp_path, [], base="01a22a99-b5b5-77c1-a870-4335a64da083")
+    assert "not there" in read_rollout(path, THREAD).damage
+
+
+def test_turns_that_a_line_takes_back_count_no_more(tmp_path: Path) -> None:
+    path = written(tmp_path, [*WHOLE, line(7, "event_msg", type="thread_rolled_back", num_turns=1)])
+    transcript = read_rollout(path, THREAD)
+    assert transcript.keys == {"one", "two"}
+    assert transcript.taken_back == {"two"}
+    before = sum(len(data) for data in WHOLE)
+    assert taken_back(path, before) == "codex has taken the newest turn back"
+    assert not taken_back(path, path.stat().st_size)

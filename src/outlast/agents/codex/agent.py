@@ -12,7 +12,7 @@ from outlast.agents.codex import keeping
 from outlast.agents.codex.binary import find_codex, version_of
 from outlast.agents.codex.fold import CodexFold
 from outlast.agents.codex.requests import Approval, Sandbox, ThreadSettings
-from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout
+from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout, taken_back
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
 from outlast.agents.mcp import McpServer, check_mcp_servers
@@ -103,11 +103,13 @@ class Codex:
     def holds_prompt(
         self, prompt: SentPrompt, provider_session: str, workspace: str, environ: Mapping[str, str]
     ) -> bool | None:
-        """Whether the thread's rollout holds the prompt."""
+        """Whether the thread's rollout holds the prompt, and codex goes on from it."""
         found = self.read_transcript(provider_session, environ)
         if found is None:
             return None
-        return True if prompt.request_id in found.keys else False if found.lacks(prompt.request_id) else None
+        if prompt.request_id in found.keys:
+            return prompt.request_id not in found.taken_back
+        return False if found.lacks(prompt.request_id) else None
 
     def state_home(self, environ: Mapping[str, str]) -> Path:
         """Codex's home."""
@@ -124,6 +126,10 @@ class Codex:
     def state_damage(self, path: Path, provider_session: str) -> str:
         """What is wrong with a rollout."""
         return keeping.state_damage(path, provider_session)
+
+    def taken_back(self, path: Path, since: int) -> str:
+        """What a rollout says of turns that were taken back."""
+        return taken_back(path, since)
 
     def summary(self, path: Path, provider_session: str) -> StateSummary:
         """What a rollout tells of its thread."""
