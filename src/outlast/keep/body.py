@@ -386,6 +386,7 @@ class Body:
         self._finish(complete=True)
 
     def _finish(self, *, complete: bool) -> None:
+        self.inputs.shut()
         fields = self._exit_fields(complete=complete)
         self._spool.note(frames.EXIT, pack(fields))
         self._spool.careful = True
@@ -410,6 +411,7 @@ class Body:
             "last_input": self._spool.last_input,
             "last_digest": self._spool.last_digest,
             "written": self._spool.written_through,
+            "read_input": self.inputs.read_input,
             "wall": time.time_ns(),
             "boottime": proc.boottime(),
         }

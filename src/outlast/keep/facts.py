@@ -282,6 +282,9 @@ class Landing(Enum):
     """The dead shim had it, perhaps half of it was in the pipe: unknown, landing evidence decides."""
     WRITTEN = "written"
     """The dead agent's pipe had it whole: landed or not by evidence, never sent again without it."""
+    NEVER_READ = "never_read"
+    """It was accepted, and perhaps written, but the agent had not read a byte of it when it died, and nobody
+    else did: it goes back to the queue."""
     OTHER_WRITER = "other_writer"
     """Another input has this number, or numbers are missing: stop."""
 
@@ -302,6 +305,9 @@ def landing(facts: GenerationFacts, seq: int, digest: bytes) -> Landing:
     if seq <= facts.last_input:
         if living:
             return Landing.ACCEPTED
+        read = None if facts.exit is None or facts.fault else facts.exit.read_input
+        if read is not None and seq > read:
+            return Landing.NEVER_READ
         return Landing.WRITTEN if seq <= facts.written_through else Landing.PERHAPS_WRITTEN
     if living:
         return Landing.SEND_NOW if seq == facts.last_input + 1 else Landing.OTHER_WRITER

@@ -5,10 +5,13 @@ Standard library only, light parts only.
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
+import struct
 import time
 
-from . import frames
+from . import frames, layout
 from .lines import BadLine, LineCheck
 from .points import point
 from .spool import DiskRefused, Spool
@@ -29,6 +32,9 @@ MORE_WANTED, ACCEPTED = "more", "accepted"
 _BACKLOG_INPUTS, _BACKLOG_BYTES = 64, 4 << 20
 _PIPE_CHUNK = 64 << 10
 _READ_PAUSE = 0.1
+_MOST_IN_PIPE = 1 << 20
+"""Bytes that the agent's stdin holds at most: whatever went in before so many was read."""
+_FIONREAD = 0x541B
 
 
 class _Message:
@@ -46,9 +52,10 @@ class _Message:
 
 
 class _Job:
-    """An accepted input on its way into the pipe, or (`closes`) the closing of it, which has no spans."""
+    """An accepted input on its way into the pipe, or (`closes`) the closing of it, which has no spans.
+    `begun`: some of it went in."""
 
-    __slots__ = ("closes", "data", "seq", "size", "spans")
+    __slots__ = ("begun", "closes", "data", "seq", "size", "spans")
 
     def __init__(self, seq: int, spans: list[tuple[int, int]], data: bytes, size: int) -> None:
         self.seq = seq
@@ -56,6 +63,7 @@ class _Job:
         self.data = memoryview(data)
         self.size = size
         self.closes = not spans
+        self.begun = False
 
 
 class Inputs:
@@ -66,12 +74,20 @@ class Inputs:
         self._message: _Message | None = None
         self._jobs: list[_Job] = []
         self._backlog = 0
+        self._piped = 0
+        """Bytes that went into the pipe."""
+        self._begun: list[tuple[int, int]] = []
+        """(seq, bytes that had gone in before it) of the inputs that may still be in the pipe, and one
+        more."""
         self.limit = 0
         self.retry_at: float | None = None
         """When an accepted input that could not be read again is tried once more."""
         self.fd = -1
         self.open = False
         """Whether inputs are taken at all."""
+        self.read_input: int | None = None
+        """Seq of the newest input of which a byte was read, 0 for none, once that is final; None while it is
+        not, and where it cannot be told."""
 
     def begin(self, fd: int, limit: int) -> None:
         """The agent runs; `fd` is the writing end of its stdin, not blocking."""
@@ -217,10 +233,37 @@ class Inputs:
             self.broken()
             return False
         point("keep.pipe.after")
+        if n > 0:
+            self._went_in(job, n)
         job.data = job.data[n:]
         if not job.data:
             del job.spans[0]
         return n > 0
+
+    def _went_in(self, job: _Job, n: int) -> None:
+        if not job.begun:
+            job.begun = True
+            while len(self._begun) > 1 and self._begun[1][1] < self._piped - _MOST_IN_PIPE:
+                del self._begun[0]
+            self._begun.append((job.seq, self._piped))
+        self._piped += n
+
+    def _look_at_what_was_read(self) -> None:
+        """The pipe holds what nobody has read, and once nobody has its other end nobody ever will."""
+        if not layout.LINUX or self.read_input is not None:
+            return
+        poll = select.poll()
+        poll.register(self.fd, 0)
+        if not any(events & select.POLLERR for _, events in poll.poll(0)):
+            return
+        try:
+            left = struct.unpack("i", fcntl.ioctl(self.fd, _FIONREAD, b"\0\0\0\0"))[0]
+        except OSError:
+            return
+        if left > _MOST_IN_PIPE:
+            return  # The agent has made it larger than we count with.
+        read = self._piped - left
+        self.read_input = max((seq for seq, before in self._begun if before < read), default=0)
 
     def _load(self, offset: int, length: int) -> bytes:
         """An accepted part, out of the spool; nothing if it cannot be read now. It is tried again: the agent
@@ -256,5 +299,6 @@ class Inputs:
         """Take and write nothing any more, and close the pipe."""
         self.refuse()
         if self.fd >= 0:
+            self._look_at_what_was_read()
             os.close(self.fd)
             self.fd = -1

@@ -21,6 +21,8 @@ class ExitRecord:
     `oom`: a SIGKILL from nobody here, to the agent or to what it waited for, while the kernel killed for want
     of memory in its cgroup. `complete` is False while output of the dead agent still waits for a full disk;
     that output is lost where the guard had to end it.
+    `read_input` is the newest input of which the agent, or whoever had its stdin, read a byte (0: of none):
+    what came after it was read by nobody, and never will be. None where that is not known.
     Only the shim knows `stdout_end`, the inputs and the launch error. `boottime` is CLOCK_BOOTTIME, `wall`
     the wall clock, both in nanoseconds.
     """
@@ -39,6 +41,7 @@ class ExitRecord:
     last_input: int | None
     last_digest: bytes
     written_through: int | None
+    read_input: int | None
     wall: int
     boottime: int
 
@@ -62,6 +65,7 @@ class ExitRecord:
             last_input=said.optional("last_input"),
             last_digest=said.blob("last_digest", b""),
             written_through=said.optional("written"),
+            read_input=said.optional("read_input"),
             wall=said.integer("wall"),
             boottime=said.integer("boottime"),
         )

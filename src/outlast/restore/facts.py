@@ -9,7 +9,7 @@ from typing import Literal
 from outlast.agents.contract import ExitInfo, Failure
 from outlast.records.types import OnInterrupt
 
-Landing = Literal["none", "never_written", "accepted", "unknown", "written", "foreign"]
+Landing = Literal["none", "never_written", "never_read", "accepted", "unknown", "written", "foreign"]
 """What the spool says of the reserved input (shim.md, "Cursor"): `none` = nothing was reserved."""
 
 
@@ -118,6 +118,7 @@ def describe_exit(exit: ExitInfo) -> str:
 _LANDING: Mapping[str, str] = {
     "none": "no input was reserved",
     "never_written": "the input was never written",
+    "never_read": "the input was never read: the agent had died before",
     "accepted": "the input was accepted",
     "unknown": "the input may have been written in part",
     "written": "the input was written",

@@ -185,7 +185,7 @@ def _plan_turn(turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:
         return _planned(turn, "attach", describe(agent))
     if agent.terminal is not None:
         return _planned(turn, "settle", describe(agent))
-    if agent.landing in ("none", "never_written") and (agent.found or turn.reserved is None):
+    if agent.landing in ("none", "never_written", "never_read") and (agent.found or turn.reserved is None):
         unreserved = ", no input was reserved" if agent.landing == "none" else ""
         return _planned(turn, "return", describe(agent) + unreserved)
     if agent.stored is False and agent.gone and not _worked_on(turn) and not spent(turn):

@@ -62,6 +62,7 @@ _LANDING: Mapping[KeepLanding, Landing] = {
     KeepLanding.ACCEPTED: "accepted",
     KeepLanding.SEND_NOW: "never_written",
     KeepLanding.NEVER_WRITTEN: "never_written",
+    KeepLanding.NEVER_READ: "never_read",
     KeepLanding.PERHAPS_WRITTEN: "unknown",
     KeepLanding.WRITTEN: "written",
     KeepLanding.OTHER_WRITER: "foreign",

@@ -44,6 +44,7 @@ from outlast.turns.retrying import Boot, Judging
 from outlast.turns.steering import Given, Steering, unfit
 from outlast.turns.telling import given_to
 from outlast.turns.terminal import Ending, Stop, close, host_done
+from outlast.turns.unread import back_to_its_place, proof
 from outlast.turns.waiting import Wait
 
 
@@ -104,6 +105,7 @@ class LoopDriver:
             return
         if not await self._its_time(turn):
             return
+        before = self.host
         try:
             host = await self._life.ready(turn, lambda: self.stopping(turn) is not None)
         except LaunchFailure as failed:
@@ -122,7 +124,7 @@ class LoopDriver:
             message = f"the agent's folder could not be prepared: {error.strerror or type(error).__name__}"
             await self._not_launched(turn, Failure("unknown", message))
         else:
-            await self._converse(turn, content, host)
+            await self._converse(turn, content, host, begun=host is not before)
 
     @property
     def waits(self) -> bool:
@@ -250,7 +252,9 @@ class LoopDriver:
     def _draft(self, turn: str | None, body: object, cause: str | None = None) -> Draft:
         return Draft(body=body, loop=self.loop, turn=turn, cause=cause)  # type: ignore[arg-type]
 
-    async def _converse(self, turn: str, content: Given, host: AgentHost) -> None:
+    async def _converse(self, turn: str, content: Given, host: AgentHost, *, begun: bool = False) -> None:
+        """`begun`: the agent was begun for this turn. That one had its chance: how it ended is how the turn
+        ends, also where it read nothing."""
         record = self.journal.state.loops[self.loop]
         continues = await goes_on(self.journal.state, turn, self.agent, self.hosting)
         given = await given_to(self.journal, self._open(turn), content, continues=continues)
@@ -282,7 +286,12 @@ class LoopDriver:
             if await self._begins_anew(turn, ending.failure):
                 await self._run_again(turn, content)
                 return
-        await self._append_terminal(turn, ending, said)
+        unread = "" if begun else proof(self._open(turn), ending, conversation.merger)
+        if unread and said:
+            await patience.append_output(self.journal, said, at="turn.last_words")
+            said = []
+        if not unread or not await self._returned(turn, unread):
+            await self._append_terminal(turn, ending, said)
         ended = None if conversation.merger.ended_by_exit else conversation.merger.ended
         await self._life.provider.capture(turn if ended is not None else None)
         await self._life.after_turn(host)
@@ -308,6 +317,15 @@ class LoopDriver:
         if ending.stop is not None and ending.stop.reason == "killed":
             await self.end_agent(0.0)
         await self._append_terminal(turn, ending)
+
+    async def _returned(self, turn: str, evidence: str) -> bool:
+        """Put the turn's input back to its place, from where the session gives it to a new agent; False where
+        it has to be closed."""
+
+        def back(state: State) -> Proposal | None:
+            return None if self.stopping(turn) else back_to_its_place(state, turn, evidence)
+
+        return bool(await patience.decide(self.journal, back, at="turn.unread"))
 
     async def _begins_anew(self, turn: str, failure: Failure | None) -> bool:
         """Whether the agent's settings let it begin a new session of its own in the place of one that is

@@ -35,4 +35,5 @@ def exit_info(record: ExitRecord) -> ExitInfo:
         killed=bool(record.killed),
         limited=record.killed == FILE_LIMIT,
         verified=record.verified,
+        read_input=record.read_input,
     )

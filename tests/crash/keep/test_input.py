@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
 
-from outlast.keep import InputRefusedError, KeepError, probe
+from outlast.keep import InputRefusedError, KeepError, Landing, landing, probe
 from outlast.keep.reader import StdinClosed, Written
 
 if TYPE_CHECKING:
@@ -119,14 +122,10 @@ async def test_an_agent_that_does_not_read_makes_it_busy_and_gets_all_of_it_late
 
 async def test_reconnect_loss(keep: Keep, tools: Tools) -> None:
     """What was accepted and never written whole is reported as just that."""
-    from hashlib import sha256
-
-    from outlast.keep import Landing, landing
-
-    generation, client = await keep.run("print('deaf', flush=True)\ntime.sleep(1000)\n")
-    await keep.follow(client, tools.has(b"deaf"))
+    generation, client = await keep.run("os.read(0, 1)\nprint('slow', flush=True)\ntime.sleep(1000)\n")
     line = b'"' + b"x" * 300_000 + b'"\n'
     first = await client.input(1, line)
+    await keep.follow(client, tools.has(b"slow"))
     await client.kill()
     with pytest.raises(KeepError):
         await first.written
@@ -136,3 +135,70 @@ async def test_reconnect_loss(keep: Keep, tools: Tools) -> None:
     assert landing(facts, 1, sha256(line).digest()) is Landing.PERHAPS_WRITTEN
     assert landing(facts, 1, b"another") is Landing.OTHER_WRITER
     assert landing(facts, 2, b"next") is Landing.NEVER_WRITTEN
+
+
+# --- what a dead agent had read ------------------------------------------------------------------------
+
+
+def large(n: int) -> bytes:
+    return b'"%d' % n + b"x" * 300_000 + b'"\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "lines", "read"),
+    [
+        ("", [b"{}\n"], 0),
+        ("", [large(1), b"{}\n"], 0),
+        ("os.read(0, 3)\n", [b"{}\n", b"{}\n"], 1),
+        ("os.read(0, 4)\n", [b"{}\n", b"{}\n"], 2),
+        ("for n in range(3000): sys.stdin.buffer.raw.read(1000)\n", [large(n) for n in range(1, 12)], 10),
+    ],
+    ids=["nothing", "nothing of a large one", "one whole", "a byte of the second", "megabytes"],
+)
+async def test_what_was_left_in_the_pipe_was_never_read(
+    keep: Keep, tools: Tools, source: str, lines: list[bytes], read: int
+) -> None:
+    """Inputs that a dead agent had not read a byte of are proven not to have begun, written or not."""
+    generation, client = await keep.idle()
+    await client.start(keep.launch(f"{source}print('read', os.getpid(), flush=True)\ntime.sleep(1000)\n"))
+    for n, line in enumerate(lines, 1):
+        await client.input(n, line)
+    found = await keep.follow(client, tools.has(b"\n"))
+    os.kill(int(tools.output(found).split()[1]), signal.SIGKILL)
+    record = await keep.ended(generation)
+    assert (record.signal, record.read_input) == (9, read)
+    facts = probe(keep.folder).latest
+    assert facts is not None
+    judged = [landing(facts, n, sha256(line).digest()) for n, line in enumerate(lines, 1)]
+    assert Landing.NEVER_READ not in judged[:read]
+    assert judged[read:] == [Landing.NEVER_READ] * (len(lines) - read)
+
+
+async def test_what_another_process_may_have_read_is_not_called_unread(keep: Keep, tools: Tools) -> None:
+    """Its stdin is a child's too."""
+    generation, client = await keep.run(
+        "child = subprocess.Popen(['/bin/sh', '-c', 'sleep 1000'])\n"
+        "print(os.getpid(), flush=True)\ntime.sleep(1000)\n"
+    )
+    await (await client.input(1, b"{}\n")).written
+    found = await keep.follow(client, tools.has(b"\n"))
+    os.kill(int(tools.output(found)), signal.SIGKILL)
+    record = await keep.ended(generation)
+    assert (record.signal, record.read_input) == (9, None)
+    facts = probe(keep.folder).latest
+    assert facts is not None
+    assert landing(facts, 1, sha256(b"{}\n").digest()) is Landing.WRITTEN
+
+
+async def test_what_waits_for_an_agent_that_closes_its_stdin_was_never_read(keep: Keep, tools: Tools) -> None:
+    generation, client = await keep.run(
+        "os.read(0, 3)\nprint('read', flush=True)\n"
+        "while not os.path.exists(os.environ['ROOT'] + '/go'): time.sleep(0.01)\n"
+        "os.close(0)\nsys.exit(3)\n"
+    )
+    await (await client.input(1, b"{}\n")).written
+    await keep.follow(client, tools.has(b"read"))
+    await client.input(2, large(2))
+    (keep.root / "go").touch()
+    record = await keep.ended(generation)
+    assert (record.exit_status, record.last_input, record.read_input) == (3, 2, 1)
