@@ -41,9 +41,9 @@ def test_without_live_words_only_the_whole_reply_is_shown_as_the_agents_words() 
 @pytest.mark.parametrize(
     ("resolved", "told"),
     [
-        (t.GateResolved(gate="g", reason="answered", answer="left", by="ann"), "answered by ann: left"),
-        (t.GateResolved(gate="g", reason="policy", answer="yes", by="policy"), "decided by rule: yes"),
-        (t.GateResolved(gate="g", reason="abandoned"), "closed: nobody waits for its answer any more"),
+        (t.GateResolved(gate="g", reason="answered", answer="left", by="ann"), "was answered by ann: left"),
+        (t.GateResolved(gate="g", reason="policy", answer="yes", by="policy"), "was decided by rule: yes"),
+        (t.GateResolved(gate="g", reason="abandoned"), "is closed, as nobody waits for its answer any more"),
     ],
 )
 def test_how_a_question_ended_is_told_in_a_sentence(resolved: t.GateResolved, told: str) -> None:

@@ -65,3 +65,16 @@ def test_what_waits_behind_a_refused_loss_waits_for_a_retry(shell: Shell, on_los
     assert shell.run("retry", "s", turn, "--fresh").code == 0
     assert shell.run("resume", "s").code == 0
     assert shell.effects.read_text().splitlines() == ["q1", "q2"]
+
+
+def test_what_is_said_of_a_turn_whose_agent_session_is_lost_is_how_to_choose(shell: Shell) -> None:
+    """Nothing of it can be repeated: no agent was given it."""
+    assert shell.run("run", "-a", "scripted", "--session", "s", "[[session:]]").code == 0
+    ran = shell.run("run", "--session", "s", "--key", "t", LOST)
+    assert ran.code == 1
+    assert "`outlast retry s` with --put-back" in ran.err
+    again = shell.run("run", "--session", "s", "--key", "t", LOST)
+    assert "outlast retry s t with --put-back, --as-is, --reseed or --fresh goes on with it" in again.err
+    for said in (ran.err, again.err):
+        assert "outlast skip s t leaves it" in said
+        assert "may repeat" not in said

@@ -30,6 +30,7 @@ from outlast.records.types import (
     TurnStarted,
 )
 from outlast.state.messages import text_of
+from outlast.turns.lost import HELD
 
 if TYPE_CHECKING:
     from outlast.runtime.handles import Delta
@@ -210,14 +211,24 @@ class TextPresenter:
         elif outcome.outcome in ("interrupted", "parked"):
             if not told:
                 self._note(f"the turn was {outcome.outcome}: {outcome.reason}")
-            which = f"{quote(self._session)} {quote(outcome.turn)}"
-            again = f"outlast retry {which} runs it again, which may repeat what it had done"
-            leave = f"; outlast skip {which} leaves it" if outcome.outcome == "parked" else ""
-            self._note(f"{again}{leave}")
+            self._note(self._ways_on(outcome, told=told))
         elif outcome.stop_reason == "lost":
             self._note("a repair cut its record away: it is not known whether it was carried out")
         elif outcome.outcome == "cancelled" and not told:
             self._note("cancelled")
+
+    def _ways_on(self, outcome: Outcome, *, told: bool) -> str:
+        """What a person can do about a turn that was interrupted or is parked."""
+        which = f"{quote(self._session)} {quote(outcome.turn)}"
+        again = f"outlast retry {which} runs it again, which may repeat what it had done"
+        leave = f"outlast skip {which} leaves it"
+        if outcome.outcome != "parked":
+            return again
+        if outcome.reason.startswith(HELD):
+            # No agent was given it: there is nothing to repeat, and no retry without a choice.
+            choose = f"outlast retry {which} with --put-back, --as-is, --reseed or --fresh goes on with it"
+            return leave if told else f"{choose}; {leave}"
+        return f"{again}; {leave}"
 
     async def waits(self, gate: str) -> None:
         """Nothing to see: the error says it."""

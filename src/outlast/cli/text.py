@@ -198,11 +198,11 @@ _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece | None]] = {
 }
 
 _RESOLVED = {
-    "answered": "answered",
-    "policy": "decided by rule",
-    "abandoned": "closed: nobody waits for its answer any more",
-    "expired": "closed: its time is over",
-    "restore_unavailable": "closed: the agent that asked is gone",
+    "answered": "was answered",
+    "policy": "was decided by rule",
+    "abandoned": "is closed, as nobody waits for its answer any more",
+    "expired": "is closed, as its time is over",
+    "restore_unavailable": "is closed, as the agent that asked is gone",
 }
 _RETRIED = {"again": "is sent again", "continue": "goes on"}
 

@@ -78,17 +78,20 @@ def assess_failed_turn_retry_request(
 ) -> Assessment:
     """What a retry of the failed turn would do; raises nothing. Without a resolver argument only the journal
     is judged, and a recovery that it asks for is `pending`; None stands for a missing resolver, an error."""
+    asked: object = request
+    given = dict(asked) if isinstance(asked, Mapping) else {}
     try:
+        _mapping(request, "request", "request_shape_mismatch")
         recovery = _recovery_of(journal)
         if recovery is None:
-            return Assessment(dict(request), None, None)
+            return Assessment(given, None, None)
         schema = _checked(recovery, journal)
         if isinstance(session_binding_resolver, _NotAsked):
-            return Assessment(dict(request), _check("pending", "resume_session"), None)
+            return Assessment(given, _check("pending", "resume_session"), None)
         binding = _resolved(session_binding_resolver, request)
         resumed = _reconciled(request, binding, LOOPX_IDENTITY if schema == LOOPX_SCHEMA else IDENTITY)
     except FailedTurnRecoveryError as error:
-        return Assessment(dict(request), _check("failed", error.reason), error)
+        return Assessment(given, _check("failed", error.reason), error)
     return Assessment(resumed, _check("passed", "session_binding_matched"), None)
 
 
@@ -97,6 +100,7 @@ def reconcile_failed_turn_session_request(
 ) -> dict[str, Any]:
     """The request with the agent session of `session_binding` resumed, once that is proven to be the one of
     the request's envelope. Raises FailedTurnSessionRecoveryError, RecoveryShapeError."""
+    _mapping(request, "request", "request_shape_mismatch")
     envelope = _envelope(request)
     return _reconciled(request, session_binding, LOOPX_IDENTITY if "goal_id" in envelope else IDENTITY)
 
@@ -117,6 +121,7 @@ def reconcile_failed_turn_retry_request(
 
 def _recovery_of(journal: TurnJournal) -> Mapping[str, Any] | None:
     """The journal's recovery record. Raises RecoveryShapeError where it has two, or one that is none."""
+    _mapping(journal, "journal", "turn_journal_shape_mismatch")
     receipt = journal.get("receipt")
     inside = receipt.get("host_recovery") if isinstance(receipt, Mapping) else None
     found = [value for value in (inside, journal.get("host_recovery")) if value is not None]
@@ -127,11 +132,7 @@ def _recovery_of(journal: TurnJournal) -> Mapping[str, Any] | None:
             "the receipt and its journal hold two different recovery records",
             reason="host_recovery_ambiguous",
         )
-    if not isinstance(found[0], Mapping):
-        raise RecoveryShapeError(
-            "the recovery record is no mapping of names to values", reason="host_recovery_shape_mismatch"
-        )
-    return found[0]
+    return _mapping(found[0], "recovery record", "host_recovery_shape_mismatch")
 
 
 def _checked(recovery: Mapping[str, Any], journal: TurnJournal) -> str:
@@ -193,16 +194,14 @@ def _reconciled(request: Request, binding: Binding | None, identity: tuple[str, 
     bound = binding["provider_session"]
     if session.get("id") not in (None, bound):
         raise _mismatch("the request resumes another agent session than the one that is bound")
-    recovered = {**dict(request.get("_recovery") or {}), "skip_host": True}
+    before = _mapping(request.get("_recovery") or {}, "request's _recovery", "request_shape_mismatch")
+    recovered = {**before, "skip_host": True}
     return {**request, "session": {**session, "action": "resume", "id": bound}, "_recovery": recovered}
 
 
 def _require_same(envelope: Mapping[str, Any], binding: Binding, identity: tuple[str, ...]) -> None:
     """Raises FailedTurnSessionRecoveryError unless both name the same, whole identity."""
-    if not isinstance(binding, Mapping):
-        raise RecoveryShapeError(
-            "the binding is no mapping of names to values", reason="session_binding_shape"
-        )
+    _mapping(binding, "binding", "session_binding_shape")
     lacking = [field for field in identity if not _named(envelope.get(field))]
     if lacking:
         raise FailedTurnSessionRecoveryError(
@@ -223,6 +222,13 @@ def _mismatch(message: str) -> FailedTurnSessionRecoveryError:
 
 def _named(value: object) -> bool:
     return isinstance(value, str) and bool(value)
+
+
+def _mapping(value: object, what: str, reason: str) -> Mapping[str, Any]:
+    """Raises RecoveryShapeError."""
+    if not isinstance(value, Mapping):
+        raise RecoveryShapeError(f"the {what} is no mapping of names to values", reason=reason)
+    return value
 
 
 def _envelope(request: Request) -> Mapping[str, Any]:

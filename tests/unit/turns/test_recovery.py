@@ -197,6 +197,29 @@ def test_a_recovery_that_is_not_proven_right_is_refused(name: str) -> None:
     assert assessed.request == request, "the request that came is the one that is given back"
 
 
+@pytest.mark.parametrize("none", [None, "text", 7, ["turn_envelope"], object()])
+def test_what_is_no_mapping_is_refused_as_the_family_says(none: Any) -> None:
+    cases: list[tuple[Any, Any, Any]] = [
+        (none, JOURNAL, bound),
+        (REQUEST, none, bound),
+        (none, {}, bound),
+        (REQUEST, JOURNAL, lambda _: none or "nothing"),
+        ({**REQUEST, "_recovery": none or "text"}, JOURNAL, bound),
+        ({**REQUEST, "session": none}, JOURNAL, bound),
+        ({**REQUEST, "turn_envelope": none}, JOURNAL, bound),
+    ]
+    for request, failed, resolver in cases:
+        assessed = assess_failed_turn_retry_request(request, failed, session_binding_resolver=resolver)
+        assert isinstance(assessed.error, RecoveryShapeError)
+        with pytest.raises(ValueError, match=r".") as raised:
+            retried(request, failed, resolver)
+        assert type(raised.value) is RecoveryShapeError
+    bindings: list[tuple[Any, Any]] = [(none, BOUND), (REQUEST, none or "nothing")]
+    for request, binding in bindings:
+        with pytest.raises(RecoveryShapeError):
+            reconcile_failed_turn_session_request(request, binding)
+
+
 def test_each_refusal_has_a_code_and_is_a_value_error() -> None:
     kinds = {kind for *_, kind, _ in REFUSED.values()}
     assert len({kind.code for kind in kinds}) == len(kinds) == 6
