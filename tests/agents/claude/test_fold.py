@@ -322,6 +322,14 @@ def test_a_result_that_names_no_message_ends_the_turn_that_was_begun() -> None:
         ({"api_error_status": 400}, "unknown"),
         ({"api_error": "connection_failed"}, "transport_lost"),
         ({"result": "Not logged in · Please run /login"}, "auth_failed"),
+        ({"result": "API Error: API returned an empty or malformed response (HTTP 200)"}, "transport_lost"),
+        (
+            {
+                "api_error_status": 429,
+                "result": "Server is temporarily limiting requests (not your usage limit) · slow down",
+            },
+            "rate_limited",
+        ),
         ({"subtype": "error_max_turns", "terminal_reason": "max_turns", "errors": ["enough"]}, "unknown"),
         ({"terminal_reason": "aborted_streaming"}, "cancelled"),
     ],

@@ -85,3 +85,17 @@ def test_the_end_of_a_used_up_limit(
     ended = {"method": "turn/completed", "params": {"threadId": "", "turn": turn}}
     failure = failure_of(lab.out({**ended, "emittedAtMs": NOW * 1000 + 400}))
     assert failure.retry_after == seconds
+
+
+def test_an_answer_that_ends_too_early_is_a_lost_connection() -> None:
+    """Codex has no code of its own for it."""
+    words = "stream disconnected before completion: stream closed before response.completed"
+    lab = Lab().ready().running()
+    failure = failure_of(lab.ends(status="failed", error={"message": words, "codexErrorInfo": "other"}))
+    assert (failure.code, failure.retry) == ("transport_lost", "continue")
+
+
+def test_another_error_without_a_code_stays_unknown() -> None:
+    lab = Lab().ready().running()
+    other = {"message": "The model x does not exist", "codexErrorInfo": "other"}
+    assert failure_of(lab.ends(status="failed", error=other)).code == "unknown"

@@ -28,6 +28,12 @@ _WORDS = {
 }
 
 
+_NOT_SPENT = "(not your usage limit)"
+"""What the program says of a pause that all users are asked for (measured, with a login)."""
+_MALFORMED = "empty or malformed response"
+"""What it says of an answer that something on the way has cut or replaced, without a code (measured)."""
+_OF_THE_API = "api_error"
+"""Why a turn ended, where the error of the API says more."""
 _PAUSED = frozenset({"rate_limited", "provider_overloaded"})
 
 
@@ -37,7 +43,8 @@ def turn_failure(result: Result, word: str, *, pause: float = 0.0, renewed_in: f
     `renewed_in`: those until a limit ends; 0 where it told none."""
     said = result.result or "; ".join(result.errors)
     code = _code(result, word, said)
-    detail = result.api_error_type or result.api_error or word or result.terminal_reason or result.subtype
+    reason = "" if result.terminal_reason == _OF_THE_API else result.terminal_reason
+    detail = reason or result.api_error_type or result.api_error or word or result.subtype
     message = f"claude ({detail}): {tidy(said)}" if said else f"claude ended the turn: {detail}"
     asked = pause_in(said)
     if asked is None and code == "quota_exhausted":
@@ -48,7 +55,7 @@ def turn_failure(result: Result, word: str, *, pause: float = 0.0, renewed_in: f
 
 
 def _code(result: Result, word: str, said: str) -> str:
-    spent = classify_text(said)
+    spent = classify_text(said.replace(_NOT_SPENT, ""))
     if "quota_exhausted" in (classify_code(result.api_error), classify_code(word)):
         return "quota_exhausted"
     if result.api_error_status is not None:
@@ -59,7 +66,7 @@ def _code(result: Result, word: str, said: str) -> str:
         known = _WORDS.get(name) or classify_code(name)
         if known != "unknown":
             return known
-    return spent
+    return "transport_lost" if _MALFORMED in said else spent
 
 
 def session_failure(result: Result) -> Failure:

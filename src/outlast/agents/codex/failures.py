@@ -32,6 +32,8 @@ _TRANSPORT = (
     "responseStreamDisconnected",
     "responseTooManyFailedAttempts",
 )
+_CUT = "stream disconnected before completion"
+"""How codex tells of an answer that ended too early (measured: its code is `other` then)."""
 
 
 def turn_failure(error: TurnError | None) -> Failure:
@@ -44,6 +46,8 @@ def turn_failure(error: TurnError | None) -> Failure:
     code = _CODES.get(name, "unknown")
     if name in _TRANSPORT:
         code = _transport_code(status)
+    elif name in ("", "other") and error.message.startswith(_CUT):
+        code = "transport_lost"
     detail = f" ({name})" if name else ""
     return Failure(code, f"codex{detail}: {tidy(error.message)}", retry_after=pause_in(error.message))
 
