@@ -28,11 +28,12 @@ class Terminal:
         self.process = process
         self._master = master
         self._shown = b""
+        self._open = True
 
     @property
     def shown(self) -> str:
         """All that the terminal has shown so far."""
-        while True:
+        while self._open:
             try:
                 more = os.read(self._master, 65536)
             except BlockingIOError:
@@ -50,6 +51,12 @@ class Terminal:
 
     def type(self, keys: bytes) -> None:
         os.write(self._master, keys)
+
+    def hang_up(self) -> None:
+        """The window is closed: the kernel signals it, and nothing can be shown any more."""
+        if self._open:
+            self._open = False
+            os.close(self._master)
 
     def kill(self) -> None:
         """kill -9 of the command."""
@@ -77,10 +84,11 @@ def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> It
         start_new_session=True,
     )
     os.close(slave)
+    terminal = Terminal(process, master)
     try:
-        yield Terminal(process, master)
+        yield terminal
     finally:
         if process.poll() is None:
             process.kill()
         process.wait(PATIENCE)
-        os.close(master)
+        terminal.hang_up()
