@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.cli.support import Shell, on_terminal, reader, until
 
+from outlast.testing import agents
+
 TEXT = "CRLF\r\n NUL \0 emoji \N{ROCKET} and  spaces \t "
 
 
@@ -157,7 +159,16 @@ def test_a_prompt_with_leading_dashes_goes_after_two_dashes(shell: Shell) -> Non
 def test_an_empty_prompt_is_refused(shell: Shell, arguments: tuple[str, ...]) -> None:
     ran = shell.run("run", "-a", "scripted", *arguments)
     assert ran.code == 2
-    assert "the prompt is empty" in ran.err
+    assert f"the prompt{' from standard input' if arguments == ('-',) else ''} is empty" in ran.err
+
+
+@pytest.mark.parametrize("command", ["run", "send"])
+def test_a_blank_prompt_is_refused_and_begins_nothing(shell: Shell, command: str) -> None:
+    arguments = ("run", "-a", "scripted", "-") if command == "run" else ("send", "s", "-")
+    ran = shell.run(*arguments, stdin=b" \r\n\t\n")
+    assert (ran.code, "the prompt from standard input is blank" in ran.err) == (2, True), ran
+    assert shell.run(*arguments[:-1], "  \n").code == 2
+    assert shell.sessions() == []
 
 
 def test_a_c_locale_changes_no_text(shell: Shell) -> None:
@@ -240,6 +251,21 @@ def test_continue_takes_the_newest_session_of_the_folder(shell: Shell) -> None:
     elsewhere = shell.folder / "below"
     elsewhere.mkdir()
     assert shell.run("run", "-c", "--workspace", str(elsewhere), "four").code == 3
+
+
+def test_continue_with_an_agent_takes_the_newest_session_of_that_agent(shell: Shell) -> None:
+    said = agents.command(agents.SCRIPTED)
+    shell.agents(one=said, two=said, three=said)
+    shell.run("run", "-a", "one", "--session", "ones", "hello")
+    shell.run("run", "-a", "two", "--session", "twos", "hello")
+    assert shell.run("run", "-c", "-a", "one", "again").code == 0
+    assert {row["id"]: row["turns"] for row in shell.sessions()} == {"ones": 2, "twos": 1}
+    assert shell.run("run", "-c", "-a", "two", "again").code == 0
+    none = shell.run("run", "-c", "-a", "three", "again")
+    assert none.code == 3
+    assert f"no session of agent three in {shell.folder} to continue" in none.err
+    assert "the newest there, twos, is of two" in none.err
+    assert len(shell.sessions()) == 2
 
 
 def test_a_folder_that_is_not_there_is_refused(shell: Shell) -> None:

@@ -57,11 +57,14 @@ def prompt_argument(command: F) -> F:
 def read_prompt(prompt: str) -> str:
     """The prompt's text, every character as it was given; `-` reads standard input to its end.
 
-    Raises InputError for bytes that are not UTF-8 and UsageError for an empty prompt.
+    Raises InputError for bytes that are not UTF-8 and UsageError for a prompt without a word in it.
     """
-    text = _decode_stdin(sys.stdin.buffer.read()) if prompt == "-" else _decode_argument(prompt)
-    if not text:
-        raise UsageError("the prompt is empty", hint="give some text, or `-` to read it from standard input")
+    piped = prompt == "-"
+    text = _decode_stdin(sys.stdin.buffer.read()) if piped else _decode_argument(prompt)
+    if not text.strip():
+        what = f"the prompt{' from standard input' if piped else ''} is {'blank' if text else 'empty'}"
+        hint = "look at what writes it" if piped else "give some text, or `-` to read it from standard input"
+        raise UsageError(what, hint=hint)
     return text
 
 

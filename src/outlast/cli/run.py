@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from outlast.runtime.runtime import Runtime
     from outlast.store.contract import Store
 
+_LOOKED_AT = 10_000
+"""Sessions of a folder, the newest first, among which an agent's own is looked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
@@ -66,7 +69,11 @@ class RunRequest:
     "--session", metavar="ID", callback=not_empty, help="Go on with this session; a new name starts one."
 )
 @click.option(
-    "-c", "--continue", "continues", is_flag=True, help="Go on with the newest session of the folder."
+    "-c",
+    "--continue",
+    "continues",
+    is_flag=True,
+    help="Go on with the newest session of the folder, with -a of that agent.",
 )
 @workspace_option("The folder that the agent works in (default: the current one).")
 @click.option(
@@ -261,13 +268,19 @@ async def _session_name(request: RunRequest, runtime: Runtime) -> str | None:
 
     store = runtime.store
     if request.continues:
-        newest = await store.list(CatalogQuery(workspace=request.workspace, limit=1))
-        if not newest:
+        limit = 1 if request.agent is None else _LOOKED_AT
+        here = await store.list(CatalogQuery(workspace=request.workspace, limit=limit))
+        of_agent = [row.entry for row in here if request.agent in (None, row.entry.agent)]
+        if not of_agent:
+            whose = "" if request.agent is None else f" of agent {request.agent}"
+            other = (
+                f"; the newest there, {here[0].entry.session}, is of {here[0].entry.agent}" if here else ""
+            )
             raise SessionNotFoundError(
-                f"there is no session in {request.workspace} to continue",
+                f"there is no session{whose} in {request.workspace} to continue{other}",
                 hint="leave --continue out to begin one",
             )
-        return newest[0].entry.session
+        return of_agent[0].session
     if request.session is not None:
         return await _named(store, request.session)
     if request.key is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from outlast.agents.contract import Agent
 from outlast.agents.provider_state import StatePlace, StateSummary, keeper_of, outside_writers
-from outlast.errors import SessionInUseError, UsageError, in_words
+from outlast.errors import SessionInUseError, SessionNotFoundError, UsageError, in_words
 from outlast.ids import new_id
 from outlast.restore.opening import Opening, encode_opening
 from outlast.runtime.arguments import session_or_new
@@ -76,7 +76,8 @@ def look_at(
 ) -> Adoptable:
     """What there is to adopt; changes nothing. `workspace` None is the one that the session has. Blocking.
 
-    Raises UsageError where the agent's kind keeps nothing that could be looked at, or has no such session."""
+    Raises SessionNotFoundError where the agent has no such session, UsageError where its kind keeps nothing
+    that could be looked at."""
     keeper = keeper_of(agent)
     if keeper is None:
         raise UsageError(
@@ -88,8 +89,8 @@ def look_at(
         place = StatePlace(provider_session, workspace or str(Path.cwd()), environ)
         file = keeper.find_state(place)
         if file is None:
-            raise UsageError(
-                f"{agent.kind} has no session {provider_session!r} in {home}",
+            raise SessionNotFoundError(
+                f"{agent.kind} has no session {provider_session!r:.200} in {home}",
                 hint="give its whole id: a session is never guessed from what is newest in a folder",
             )
         summary = keeper.summary(file.path, provider_session)

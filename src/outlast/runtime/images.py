@@ -13,6 +13,7 @@ from outlast.records.types import Content
 
 LIMIT = 20 * 1024 * 1024
 """Bytes of the largest image."""
+_SMALLER = f"an image has at most {LIMIT:,} bytes (20 MiB): make it smaller"
 _NAME_SHOWN = 80
 
 _MAGIC = (
@@ -34,13 +35,13 @@ def image(source: str | os.PathLike[str] | bytes, *, name: str | None = None) ->
     said: tuple[object, object] = source, name
     if not isinstance(said[0], str | os.PathLike | bytes) or not isinstance(said[1], str | None):
         raise UsageError("an image is made from a path or from bytes, and its name is text")
-    data, shown = (source, "image") if isinstance(source, bytes) else _read(Path(source))
+    data, size, shown = (source, len(source), "image") if isinstance(source, bytes) else _read(Path(source))
     shown = name or shown
     media_type = _type_of(data)
     if media_type is None:
         raise InputError(f"{shown} is no image that agents take", hint=f"convert it to {_TYPES}")
-    if len(data) > LIMIT:
-        raise InputError(f"{shown} has {len(data)} bytes", hint=f"an image has at most {LIMIT} bytes")
+    if size > LIMIT:
+        raise InputError(f"the image {shown} is too large: {size:,} bytes", hint=_SMALLER)
     shown = check_text(shown.encode(errors="replace").decode(), what="name of an image")[:_NAME_SHOWN]
     encoded = base64.b64encode(data).decode("ascii")
     return Content(type="image", text=f"[image {shown}]", media_type=media_type, data=encoded)
@@ -60,15 +61,19 @@ def check_block(block: Content) -> None:
         data = base64.b64decode(block.data, validate=True)
     except binascii.Error:
         raise UsageError("the data of an image is not base64", hint="make it with outlast.image") from None
-    if len(data) > LIMIT or _type_of(data) != block.media_type:
-        hint = f"an image is a {_TYPES} of at most {LIMIT} bytes: make it with outlast.image"
-        raise UsageError("the data of an image is not of its media type, or is too large", hint=hint)
+    if len(data) > LIMIT:
+        raise UsageError(f"the data of an image is too large: {len(data):,} bytes", hint=_SMALLER)
+    if (found := _type_of(data)) != block.media_type:
+        told = f"the data of an image of {len(data):,} bytes is {found or 'no image'}, not {block.media_type}"
+        raise UsageError(told, hint=f"an image is a {_TYPES}: make it with outlast.image")
 
 
-def _read(path: Path) -> tuple[bytes, str]:
+def _read(path: Path) -> tuple[bytes, int, str]:
+    """Its bytes, as far as an image may be long; how many there are; its name."""
     try:
         with path.open("rb") as file:
-            return file.read(LIMIT + 1), path.name
+            data = file.read(LIMIT + 1)
+            return data, max(len(data), os.fstat(file.fileno()).st_size), path.name
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(

@@ -157,7 +157,8 @@ class Runtime:
     ) -> Session:
         """Make a session of one that `agent` began elsewhere; `provider_session` is its whole id there. What
         was said before stays with the agent as evidence, and the agent resumes it with the next input. Raises
-        UsageError where there is no such one, another process has it open, or it is another session's."""
+        SessionNotFoundError where there is no such one, SessionInUseError where another process has it open
+        or it is another session's, UsageError where it is damaged or its kind of agent keeps none."""
         thread, where = words(provider_session, "provider session"), arguments.folder(workspace)
         name, actor = words(agent, "agent"), given(words, actor, "actor")
         found = await asyncio.to_thread(look_at, self._resolve(name), thread, where, os.environ)

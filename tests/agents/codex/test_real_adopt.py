@@ -81,7 +81,7 @@ def test_wrong_adopt(place: CodexPlace) -> None:
     """Never another one than was named, never one that is a session's already, never a damaged one."""
     thread = begun_elsewhere(place)
     for wrong in (thread[:8], "newest", thread[:-1] + ("0" if thread[-1] != "0" else "1")):
-        assert place.call("adopt", "-a", "codex", "--yes", wrong).status == 2
+        assert place.call("adopt", "-a", "codex", "--yes", wrong).status == 3
     assert place.call("adopt", "-a", "codex", "--session", "job", "--yes", thread).status == 0
     again = place.call("adopt", "-a", "codex", "--yes", thread)
     assert again.status == 4

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from outlast import Content, image
-from outlast.errors import InputError, OutlastError
+from outlast.errors import InputError, OutlastError, UsageError
 from outlast.records.types import InputAccepted
 from outlast.runtime.images import LIMIT, check_block
 from outlast.state.messages import UserMessage
@@ -47,6 +48,20 @@ def test_what_is_no_image_is_refused(tmp_path: Path, data: bytes, why: str) -> N
     for source in (path, data):
         with pytest.raises(InputError, match=why):
             image(source)
+
+
+def test_an_image_that_is_too_large_is_refused_with_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "big.png"
+    path.write_bytes(PNG)
+    os.truncate(path, LIMIT * 3)
+    with pytest.raises(InputError, match=r"big\.png is too large: 62,914,560 bytes.*at most 20,971,520"):
+        image(path)
+    data = base64.b64encode(PNG + bytes(LIMIT)).decode()
+    with pytest.raises(UsageError, match=f"too large: {len(PNG) + LIMIT:,} bytes"):
+        check_block(Content(type="image", text="[image]", media_type="image/png", data=data))
+    data = base64.b64encode(PNG).decode()
+    with pytest.raises(UsageError, match=f"of {len(PNG)} bytes is image/png, not image/gif"):
+        check_block(Content(type="image", text="[image]", media_type="image/gif", data=data))
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
