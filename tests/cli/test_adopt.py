@@ -35,7 +35,7 @@ def test_what_would_be_adopted_is_told_in_the_shape_that_the_page_has(place: She
     folder.mkdir(parents=True)
     path = folder / f"rollout-2026-11-30T03-48-42-{THREAD}.jsonl"
     head = {"ordinal": 0, "type": "session_meta", "payload": {"id": THREAD, "cwd": str(place.folder)}}
-    last = {"ordinal": 5 if damaged else 1, "type": "turn_context", "payload": {}}
+    last: dict[str, object] = {"ordinal": 5 if damaged else 1, "type": "turn_context", "payload": {}}
     path.write_text("".join(json.dumps(line) + "\n" for line in (head, last)))
     ran = place.run("adopt", "--json", "-a", "mine", THREAD)
     (told,) = ran.lines
