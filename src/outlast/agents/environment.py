@@ -64,7 +64,7 @@ no transcript, or refuse to start."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|HEADERS", re.IGNORECASE)
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
-from outlast.agents.contract import Delta, Notice
+from outlast.agents.contract import AgentEvent, Delta, Notice, NotLanded, SessionLost
+from outlast.agents.environment import secrets_in
+from outlast.agents.failure import redact
 from outlast.turns.host import AgentHost
 from outlast.turns.merge import Merger
 
@@ -21,11 +24,23 @@ def take_in(host: AgentHost, merger: Merger, show: Show = to_nobody) -> bool:
     """Fold one bite; True if more may be there. Raises SpoolLost."""
     located, more = host.read()
     for item in located:
-        if isinstance(item.event, Delta | Notice):
-            show(item.event)
+        event = _without_secrets(item.event, host)
+        if isinstance(event, Delta | Notice):
+            show(event)
         else:
-            merger.add(item)
+            merger.add(item if event is item.event else replace(item, event=event))
     return more
+
+
+def _without_secrets(event: AgentEvent, host: AgentHost) -> AgentEvent:
+    """What an agent says of a fault without the values of variables that are named as secrets: it may have
+    been given them. How a turn failed is told without them elsewhere; a conversation is kept as it is."""
+    if not isinstance(event, Notice | SessionLost | NotLanded):
+        return event
+    secrets = secrets_in(host.hosting.environ)
+    if isinstance(event, Notice):
+        return Notice(redact(event.text, secrets))
+    return replace(event, reason=redact(event.reason, secrets))
 
 
 async def read_on(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from outlast.agents.contract import Delta, FoldContext, Message, Notice
 from outlast.keep import AgentFolder, Claim, Generation, frames, layout
 from outlast.keep.spool import Spool
 from outlast.records.envelope import Cursor
-from outlast.records.types import AgentStateFolded
+from outlast.records.types import AgentSessionChanged, AgentStateFolded
 from outlast.state.model import Loop
 from outlast.turns.follower import SpoolLost
 from outlast.turns.host import AgentHost
@@ -217,3 +218,40 @@ def test_what_an_agent_says_of_waiting_is_no_sign_of_life(life: Life) -> None:
     life.spool.append(frames.OUTPUT, b"something else\n")
     host.read()
     assert host._follower._last_frame_at > heard
+
+
+KEY = "correct-horse-battery"
+FAULTS: list[tuple[str, list[dict[str, object]]]] = [
+    (
+        "thread/start",
+        [
+            {"id": 1, "result": {"thread": {"id": "x"}}},
+            {"method": "error", "params": {"threadId": "x", "willRetry": True, "error": {"message": KEY}}},
+        ],
+    ),
+    ("thread/resume", [{"id": 1, "error": {"code": -32603, "message": f"cannot read it: {KEY}"}}]),
+]
+
+
+@pytest.mark.parametrize(("request_name", "said"), FAULTS)
+def test_what_an_agent_says_of_a_fault_is_told_without_the_secrets_that_it_was_given(
+    life: Life, request_name: str, said: list[dict[str, object]]
+) -> None:
+    """Shown, as a notice, or recorded, as why its session is lost; a conversation is kept as it is."""
+    codex = Codex()
+    hosting = replace(HOSTING, environ={"OPENAI_API_KEY": KEY})
+    context = replace(CONTEXT, provider_session="x" if request_name == "thread/resume" else None)
+    host = AgentHost(
+        life.generation, Intake(codex.fold(context), "g", codex.line_limit, None, None), hosting, codex
+    )
+    request = json.dumps({"id": 1, "method": request_name, "params": {"threadId": "x"}}).encode() + b"\n"
+    life.spool.append(frames.INPUT, request, flags=frames.FIRST, seq=1)
+    for line in said:
+        life.spool.append(frames.OUTPUT, json.dumps(line).encode() + b"\n")
+    shown: list[Delta | Notice] = []
+    merger = Merger(Place("main", "t", "codex"), Loop("main", "main", "a", "codex"))
+    while take_in(host, merger, shown.append):
+        pass
+    told = [*shown, *(draft.body for draft in merger.take())]
+    assert any(isinstance(one, Notice | AgentSessionChanged) and "[redacted]" in repr(one) for one in told)
+    assert KEY not in repr(told)
