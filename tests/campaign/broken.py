@@ -99,7 +99,7 @@ def two_commits() -> None:
                 if row.seq > batch.expected_seq + 1:
                     departs_at_next("store.append.before_commit")
                 settle = tuple(item for item in batch.settle if item.seq == row.seq)
-                one = dataclasses.replace(batch, rows=(row,), expected_seq=row.seq - 1, settle=settle)
+                one = batch._replace(rows=(row,), expected_seq=row.seq - 1, settle=settle)
                 end = await real(self, one)
             return end
 
@@ -158,7 +158,7 @@ def inbox_first() -> None:
         async def append(self: SqliteStore, batch: Append) -> int:
             if batch.settle:
                 await self._submit(_Settle(batch))
-                batch = dataclasses.replace(batch, settle=())
+                batch = batch._replace(settle=())
                 departs_at_next("store.append.before_commit")
             return await real(self, batch)  # type: ignore[no-any-return]
 

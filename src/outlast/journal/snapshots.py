@@ -37,8 +37,9 @@ class Snapshots:
     def grew(self, state: State, size: int) -> None:
         """The journal has grown to `state`, by records that take `size` bytes to read."""
         self._tail += size
-        busy = self._writing is not None and not self._writing.done()
-        if self._tail > max(LEAST, self._size) and not busy:
+        if self._tail <= LEAST or self._tail <= self._size:
+            return
+        if self._writing is None or self._writing.done():
             # What is appended while it is written comes after it. After a failure the next one is due as much
             # later: a disk that is full is not asked at each append.
             self._tail = 0

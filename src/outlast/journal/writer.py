@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -206,7 +206,7 @@ class Journal:
         state = self.state.copy()
         epoch, at = self.lease.epoch, clock.now()
         random = os.urandom(UUID7_RANDOM * len(drafts))
-        size, used = blobs.size, 0
+        size, used, captured = blobs.size, 0, False
         rows: list[Row] = []
         records: list[Record] = []
         for draft, body in zip(drafts, bodies, strict=True):
@@ -220,12 +220,15 @@ class Journal:
             rows.append(row)
             records.append(record)
             size += ENVELOPE + len(body)
-        settled = tuple([Settlement(request, rows[index].seq) for request, index in settle])
-        entry = catalog_entry(state)
-        append = Append(self.name, tuple(rows), self.state.seq, self.lease, settled, entry, blobs.digests)
-        if any(isinstance(draft.body, AgentStateCaptured) for draft in drafts):
+            captured = captured or type(draft.body) is AgentStateCaptured
+        settled = tuple([Settlement(request, rows[index].seq) for request, index in settle]) if settle else ()
+        digests: tuple[str, ...] = blobs.digests
+        released: tuple[str, ...] = ()
+        if captured:
             needed, before = blobs_needed(state), blobs_needed(self.state)
-            append = replace(append, blobs=(*blobs.digests, *needed), released=tuple(before - needed))
+            digests, released = (*digests, *needed), tuple(before - needed)
+        entry = catalog_entry(state)
+        append = Append(self.name, tuple(rows), self.state.seq, self.lease, settled, entry, digests, released)
         return Batch(append, records, state, size)
 
     async def _store_and_apply(self, batch: Batch, hold: Hold) -> None:

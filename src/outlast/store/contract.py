@@ -128,8 +128,7 @@ class Listed:
     owner: Holder | None
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """One atomic batch for one session."""
 
     name: str

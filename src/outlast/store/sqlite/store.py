@@ -138,7 +138,7 @@ class SqliteStore:
                 blobs=Blobs(layout.blobs),
                 incarnation=Incarnation(layout.nodes, this_process(engine.node, address.label)),
                 # Last: nothing that could fail comes after its thread.
-                writer=Writer(engine, Hearers(self._committed, self._outcome, self._ended)),
+                writer=Writer(engine, Hearers(self._committed, self._refused, self._ended)),
             )
             undo.pop_all()
         self.mending = Mending(layout, engine.store_id, reader, self._submit)
@@ -362,9 +362,10 @@ class SqliteStore:
     def _committed(self, effects: Effects) -> None:
         self._parts.doorbell.ring(effects)
 
-    def _outcome(self, operation: Operation, outcome: object) -> None:
-        """The first refusal shuts the lease for everybody; a latched engine shuts all of them."""
-        if isinstance(outcome, FencedError) and isinstance(operation, _UNDER_LEASE):
+    def _refused(self, operation: Operation, refusal: BaseException) -> None:
+        """The first refusal shuts the lease for everybody; a latched engine, which has refused too, shuts all
+        of them."""
+        if isinstance(refusal, FencedError) and isinstance(operation, _UNDER_LEASE):
             # One that was given back too, whatever became of it here.
             self._parts.leases.pop(operation.lease.epoch, None)
             operation.lease.lose("fenced")

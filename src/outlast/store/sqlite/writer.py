@@ -34,8 +34,8 @@ class Hearers:
 
     effects: Callable[[Effects], None]
     """Of each committed group."""
-    outcome: Callable[[Operation, object], None]
-    """Of each operation."""
+    refused: Callable[[Operation, BaseException], None]
+    """Of each operation that has no result."""
     end: Callable[[], None]
     """That this process writes no more."""
 
@@ -134,12 +134,11 @@ class Writer:
 
     def _wake(self, group: Group, outcomes: list[object]) -> None:
         for (operation, future), outcome in zip(group, outcomes, strict=True):
-            self._hearers.outcome(operation, outcome)
-            if future.done():
-                continue
             if isinstance(outcome, BaseException):
-                future.set_exception(outcome)
-            else:
+                self._hearers.refused(operation, outcome)
+                if not future.done():
+                    future.set_exception(outcome)
+            elif not future.done():
                 future.set_result(outcome)
 
     def _end(self, failure: BaseException | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import msgspec
@@ -55,7 +54,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, append: Append) -> Batch:
-        given = {field.name: getattr(append, field.name) for field in fields(append)}
+        given = append._asdict()
         return cls(epoch=given.pop("lease").epoch, **given)
 
     def under(self, lease: Lease) -> Append:
