@@ -8,7 +8,7 @@ import pytest
 from tests.support.stores import PATIENCE, admit, append, entry, eventually, row, rows, seqs
 
 from outlast.errors import ConflictError, FencedError, IntegrityError, StoreError
-from outlast.store.contract import Append, Row, Settlement, Store, Tip
+from outlast.store.contract import Append, Mendable, Row, Settlement, Store, Tip
 from outlast.store.url import open_store
 
 
@@ -261,3 +261,44 @@ async def test_the_catalog_row_follows_the_journal(store: Store) -> None:
     assert found.owner.epoch == lease.epoch
     await lease.release()
     assert (await store.list())[0].owner is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": "u"},
+        {"state": "idle"},
+        {"agent": "b"},
+        {"workspace": "/v"},
+        {"created_at": 2},
+        {"turns": 1},
+        {"queued": 1},
+        {"open_gates": 1},
+        {"labels": (("k", "v"),)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_the_catalog_row_follows_also_where_little_of_it_changes(
+    store: Store, change: dict[str, object]
+) -> None:
+    lease = await store.acquire("s")
+    # One after the other: only its place and time, then one thing more, then that goes back.
+    for seq, changes in enumerate(({}, {}, change, change, {}), start=1):
+        listed = entry("s", seq, **{"last_activity_at": 10 * seq, **changes})
+        await store.append(Append("s", rows(lease, seq - 1, 1), seq - 1, lease, catalog=listed))
+        assert await store.entry("s") == listed
+
+
+@pytest.mark.parametrize("title", ["t", "another"])
+async def test_a_catalog_row_that_was_put_back_is_whole_and_so_after_the_next_append(
+    store: Mendable, title: str
+) -> None:
+    lease = await store.acquire("s")
+    await store.append(Append("s", rows(lease, 0, 1), 0, lease, catalog=entry("s", 1)))
+    await append(store, lease)  # and nothing of it in the catalog
+    put_back = entry("s", 2, title=title)
+    await store.mending.relist(put_back)
+    assert await store.entry("s") == put_back
+    listed = entry("s", 3)
+    await store.append(Append("s", rows(lease, 2, 1), 2, lease, catalog=listed))
+    assert await store.entry("s") == listed

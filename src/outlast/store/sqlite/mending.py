@@ -117,6 +117,7 @@ class Relist:
         if listed is None or (listed != entry.seq == txn.tip(s).seq):
             txn.wrote = True
             txn.cursor.execute("DELETE FROM catalog WHERE s = ?", (s,))  # it takes no row older than its own
+            txn.cache.listed.pop(s, None)
             txn.catalog[s] = entry
             txn.effects.names.add(entry.session)
 

@@ -37,6 +37,11 @@ def catalog_values(entry: CatalogEntry) -> tuple[Value, ...]:
     )
 
 
+def only_moved(entry: CatalogEntry, before: CatalogEntry | None) -> bool:
+    """Whether nothing of it but `seq` and `last_activity_at` is another than before."""
+    return before is not None and entry[2:7] == before[2:7] and entry[8:] == before[8:]
+
+
 def catalog_entry(session: str, values: Sequence[Value]) -> CatalogEntry:
     """From values in the order of CATALOG_COLUMNS."""
     *plain, labels = values

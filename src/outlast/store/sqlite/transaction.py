@@ -13,7 +13,7 @@ from outlast.faults import point
 from outlast.store import refusals
 from outlast.store.contract import CatalogEntry, Lease, Row, Tip
 from outlast.store.sqlite.packing import FOUND, Earlier, Value, packed, packed_id
-from outlast.store.sqlite.rows import CATALOG_COLUMNS, RECORD_COLUMNS, catalog_values
+from outlast.store.sqlite.rows import CATALOG_COLUMNS, RECORD_COLUMNS, catalog_values, only_moved
 from outlast.store.sqlite.witness import Witness
 
 EMPTY = Tip(0, 0, b"")
@@ -28,6 +28,8 @@ _PUT_CATALOG = (
     + ", ".join(f"{column} = excluded.{column}" for column in CATALOG_COLUMNS.split(", "))
     + " WHERE excluded.seq >= catalog.seq"
 )
+# Most appends change no more of a long row than this.
+_MOVE_CATALOG = "UPDATE catalog SET seq = ?, last_activity_at = ? WHERE s = ? AND seq <= ?"
 # Public: a test asks SQLite how it finds the rows of each.
 SELECT_WATERMARK = (
     "SELECT (SELECT max(rowid) FROM record), (SELECT seq FROM sqlite_sequence WHERE name = 'inbox'),"
@@ -87,6 +89,8 @@ class Cache:
     sessions: dict[str, int] = field(default_factory=dict)
     tips: dict[int, Tip] = field(default_factory=dict)
     leases: dict[int, tuple[int, str | None]] = field(default_factory=dict)
+    listed: dict[int, CatalogEntry] = field(default_factory=dict)
+    """What was put into the catalog; true but for `seq` and `last_activity_at`."""
     watermark: Watermark | None = None
     earlier: dict[int, Earlier] = field(default_factory=dict)
     """By session; true for as long as its lease is in force, whoever else commits."""
@@ -100,6 +104,7 @@ class Cache:
         self.sessions.clear()
         self.tips.clear()
         self.leases.clear()
+        self.listed.clear()
 
     def refresh(self, version: int) -> None:
         size = len(self.sessions) + len(self.tips) + len(self.leases)
@@ -210,6 +215,19 @@ class Transaction:
         row = self.cursor.execute(sql, values).fetchone()
         return None if row is None else row[0]
 
+    def _list(self) -> None:
+        moved: list[tuple[Value, ...]] = []
+        others: list[tuple[Value, ...]] = []
+        listed = self.cache.listed
+        for s, entry in self.catalog.items():
+            if only_moved(entry, listed.get(s)):
+                moved.append((entry.seq, entry.last_activity_at, s, entry.seq))
+            else:
+                others.append((s, *catalog_values(entry)))
+                listed[s] = entry
+        self.cursor.executemany(_MOVE_CATALOG, moved)
+        self.cursor.executemany(_PUT_CATALOG, others)
+
     def flush(self) -> None:
         many = self.cursor.executemany
         if self.rows:
@@ -221,7 +239,7 @@ class Transaction:
             many(_UNLIST, [(n,) for _, _, n in self.settled.values()])
             self.settled = {}
         if self.catalog:
-            many(_PUT_CATALOG, [(s, *catalog_values(entry)) for s, entry in self.catalog.items()])
+            self._list()
             self.catalog = {}
         if self.blobs:
             many(_INSERT_BLOB, [key for key, refers in self.blobs.items() if refers])
