@@ -3,10 +3,12 @@ does."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.cli.support import Shell
 from tests.crash.test_performing import PROMPT, World, an_agent, bodies, owner
 
 import outlast
@@ -89,3 +91,17 @@ async def test_an_owner_that_lives_says_at_once_that_it_lacks_the_effects(tmp_pa
             told = await word(session)
             assert (told.result, "owes push" in told.detail) == ("refused", True), told
         await session.finish()
+
+
+def test_who_says_a_word_on_owed_effects_at_a_shell_is_told_which_program_hears_it(tmp_path: Path) -> None:
+    (tmp_path / "shell").mkdir()
+    shell = Shell(tmp_path / "shell")
+    shell.agents(a=tuple(an_agent(tmp_path).command))
+    shell.environ["OUTLAST_STORE"] = sqlite_url(tmp_path / "x.db")
+    asyncio.run(left_unknown(tmp_path))
+    kept = shell.run("settle", "s", "push", "--done")
+    assert (kept.code, kept.out) == (0, "kept for the program that has push, which turn t owes: start that\n")
+    refused = shell.run("resume", "s")
+    assert (refused.code, "`outlast cancel s t` takes it back" in refused.err) == (3, True), refused
+    back = shell.run("cancel", "s")
+    assert (back.code, back.out) == (0, "taken back, no owner had it yet: settle of turn t\n"), back

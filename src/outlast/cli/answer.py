@@ -14,7 +14,7 @@ from outlast.cli.exits import Exit
 from outlast.cli.gates import choice_of, find_gate
 from outlast.cli.options import json_option, not_empty, session_argument
 from outlast.cli.output import Screen, visible
-from outlast.cli.owners import heard
+from outlast.cli.owners import heard, next_owner
 from outlast.cli.present import way_back_command
 from outlast.cli.running import run_async
 from outlast.cli.shapes import ResultLine
@@ -69,6 +69,8 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
                 )
         asked = session.answer(found, choice_typed, by=_user())
         answer = await heard(client.store, session.id, asked, screen)
+        if answer.result == "queued":
+            return _tell(screen, session.id, answer, await next_owner(client.store, session.id))
         waits = answer.result == "taken" and found in {gate.id for gate in await session.gates()}
         return _tell(screen, session.id, answer, _first_one(session.id, answer, waits=waits))
 
@@ -98,7 +100,7 @@ def _tell(screen: Screen, session: str, answer: Answer, detail: str = "") -> int
     by = f" by {answer.by}" if answer.by else ""
     text = {
         "answered": "answered",
-        "queued": f"kept for the session's next owner: {way_back_command(session)}",
+        "queued": detail,
         "taken": f"too late: already answered{by}{f'; {detail}' if detail else ''}",
         "expired": "too late: the question has expired",
         "gone": "too late: the agent does not wait for it any more",

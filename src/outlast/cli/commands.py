@@ -15,8 +15,7 @@ from outlast.cli.contact import open_client, open_runtime, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.options import json_option, session_argument, turn_argument
 from outlast.cli.output import Screen, visible
-from outlast.cli.owners import heard
-from outlast.cli.present import way_back_command
+from outlast.cli.owners import heard, next_owner
 from outlast.cli.running import run_async
 from outlast.cli.shapes import ResultLine
 from outlast.cli.stored import loaded_config
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.records.agent_state import LostChoice
     from outlast.runtime.handles import Session, Settled
+    from outlast.store.contract import Store
 
 Order: TypeAlias = "Callable[[Session, str | None], Awaitable[Settled]]"
 
@@ -178,7 +178,7 @@ async def _take_and_order(
         actor = runtime.actor(session.id)
         if actor is not None:
             await (session.detach() if actor.state.running else session.finish())
-        return session.id, settled
+        return session.id, await with_next_owner(runtime.store, session.id, settled)
 
 
 HANGS_AFTER = 2.0
@@ -198,7 +198,15 @@ async def _ask(screen: Screen, name: str, turn: str | None, order: Order) -> tup
     async with open_client(loaded_config(screen)) as client:
         session = client.session(await speakable(client.store, name))
         which = None if turn is None else await _turn(session, turn)
-        return session.id, await heard(client.store, session.id, order(session, which), screen)
+        settled = await heard(client.store, session.id, order(session, which), screen)
+        return session.id, await with_next_owner(client.store, session.id, settled)
+
+
+async def with_next_owner(store: Store, session: str, settled: Settled) -> Settled:
+    """What is kept says for whom."""
+    if settled.result != "queued":
+        return settled
+    return type(settled)("queued", await next_owner(store, session))
 
 
 async def _turn(session: Session, typed: str) -> str:
@@ -226,7 +234,7 @@ def tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
         text = {
             "done": settled.detail or said.done,
             "too_late": f"{said.too_late}: {settled.detail}" if settled.detail else said.too_late,
-            "queued": f"kept for the session's next owner: {way_back_command(session)}",
+            "queued": settled.detail,
         }.get(settled.result, f"refused: {settled.detail}")
         screen.out.line(visible(text))
     if settled.result in ("done", "queued"):

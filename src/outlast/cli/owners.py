@@ -55,6 +55,21 @@ def process_state(pid: int) -> str | None:
     return text.rpartition(")")[2].split()[0]
 
 
+async def next_owner(store: Store, session: str) -> str:
+    """Who carries out what is kept for the session's next owner, and how to bring that about. No command has
+    the effects that a turn may owe."""
+    from outlast.cli.present import way_back_command
+    from outlast.journal import load_state
+    from outlast.turns.reopening import unable
+
+    pending = await store.pending(session)
+    waiting = next(unable(await load_state(store, session), pending, {}), None)
+    if waiting is None:
+        return f"kept for the session's next owner: {way_back_command(session)}"
+    names = ", ".join(waiting.missing)
+    return f"kept for the program that has {names}, which turn {waiting.turn} owes: start that"
+
+
 async def heard(store: Store, session: str, work: Awaitable[T], screen: Screen, *, waits: bool = False) -> T:
     """The result of work that the session's owner has to do. That the owner is stopped is said once; raises
     OwnerStoppedError if it stays so, unless one `waits` whatever happens."""

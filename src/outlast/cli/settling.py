@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from outlast.cli.commands import Said, tell
+from outlast.cli.commands import Said, tell, with_next_owner
 from outlast.cli.contact import open_client, speakable
 from outlast.cli.options import json_option, not_empty, session_argument
 from outlast.cli.output import Screen
@@ -56,7 +56,8 @@ async def _settle(
     async with open_client(config) as client:
         session = client.session(await speakable(client.store, typed))
         asked = session.settle(call, done=done, result=result, reason=reason, actor="cli")
-        return session.id, await heard(client.store, session.id, asked, screen)
+        settled = await heard(client.store, session.id, asked, screen)
+        return session.id, await with_next_owner(client.store, session.id, settled)
 
 
 def _parsed(text: str) -> object:
