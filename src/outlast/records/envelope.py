@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from outlast.records.registry import REGISTRY
@@ -38,7 +36,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     one."""
 
 
-class Stamp(NamedTuple):
+class Stamp(msgspec.Struct, frozen=True, gc=False):
     """What the journal gives to a draft."""
 
     seq: int

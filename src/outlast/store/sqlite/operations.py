@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import msgspec
+
 from outlast.errors import IntegrityError, LeaseHeldError, OutlastError
 from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, Append, Lease, Snapshot, Tip, Tombstone
@@ -63,8 +65,7 @@ def outcome_of(operation: Operation, txn: Transaction) -> object:
         txn.wrote = txn.wrote or before
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRows:
+class AppendRows(msgspec.Struct, frozen=True):
     """Result: the new tip's seq."""
 
     point: ClassVar[str] = "append"
