@@ -83,7 +83,7 @@ def test_a_failure_of_the_provider_is_of_its_kind_and_the_session_goes_on(
     assert (receipt.error.code, told in receipt.error.message) == (code, True), receipt.error
     assert kind_of(code).next_step.replace("`outlast retry`", "`outlast retry job`") in ended.stderr
     if kind_of(code).parks:
-        assert place.journal("job").the(TurnParked, "one")
+        assert place.journal("job").bodies(TurnParked, "one")
         assert place.call("skip", "job").status == 0
     assert place.run("and now?", key="two").wait().status == 0
     place.journal("job").assert_every_input_ends_once()
