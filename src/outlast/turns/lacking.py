@@ -36,28 +36,22 @@ class _Worked:
     attempts: int = 0
     given: bool = False
     began: bool = False
-    """The agent has said or begun something in it."""
-    did: bool = False
-    """A call of it has ended."""
+    """The agent has said or begun something in it: its session held the prompt by then."""
 
 
 async def lacking_since(
     journal: Journal, agent: Agent, loop: Loop, hosting: Hosting, after: int
 ) -> tuple[int, str] | None:
     """The record after which the session lacks the turns that were worked on, and the first of these; None
-    where it lacks none, or that can't be told. Looked at are those after record `after` that are closed.
-    Raises OSError."""
+    where it lacks none, or that can't be told: a program that stores a prompt after the model was asked may
+    never have held it, and what such a one has lost of its calls is told by `turns.dropped_calls`. Looked at
+    are those after record `after` that are closed. Raises OSError."""
     session = loop.provider_session
-    if session is None or not isinstance(agent, HoldsPrompts):
+    if session is None or not (isinstance(agent, HoldsPrompts) and isinstance(agent, ReadsTranscript)):
         return None
-    # Whoever stores a prompt before the model is asked held it when anything came of it; others by the time
-    # that a call has ended.
-    stores_first = isinstance(agent, ReadsTranscript)
     first: _Worked | None = None
     for one in reversed(await _worked(journal, loop, after)):
-        if one.turn in journal.state.open_turns or not (
-            one.given and (one.did or (one.began and stores_first))
-        ):
+        if one.turn in journal.state.open_turns or not (one.given and one.began):
             continue
         sent = SentPrompt(one.turn, one.attempts)
         held = await asyncio.to_thread(agent.holds_prompt, sent, session, hosting.workspace, hosting.environ)
@@ -93,10 +87,7 @@ def _note(found: dict[str, _Worked], record: Record, turn: str) -> None:
             found[turn].given = True
         case InputReturned(request_id=key) if key in found:
             found[key] = _Worked(key, found[key].seq, found[key].attempts)
-        case CallObserved(status=status) if turn in found:
-            found[turn].began = True
-            found[turn].did |= status in ("completed", "failed")
-        case ReplyInterrupted() if turn in found:
+        case CallObserved() | ReplyInterrupted() if turn in found:
             found[turn].began = True
         case AgentEventRecorded(kind=kind) if turn in found:
             found[turn].began |= kind in ("message", "thought")
