@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -47,7 +46,7 @@ class SetsWithoutComparing(Broken):
             return super().append(batch, incarnation)
         except ConflictError as error:
             moved = tuple(row._replace(seq=error.tip + 1 + i) for i, row in enumerate(batch.rows))
-            return super().append(replace(batch, rows=moved, expected_seq=error.tip), incarnation)
+            return super().append(batch._replace(rows=moved, expected_seq=error.tip), incarnation)
 
 
 class StoresAPartOfABatch(Broken):
@@ -80,7 +79,7 @@ class CutsAtNul(Broken):
 
     def append(self, batch: Append, incarnation: str) -> int:
         rows = tuple(row._replace(body=row.body.split(b"\0")[0]) for row in batch.rows)
-        return super().append(replace(batch, rows=rows), incarnation)
+        return super().append(batch._replace(rows=rows), incarnation)
 
 
 class KnowsNoSecondTry(Broken):
