@@ -289,15 +289,12 @@ class ProviderSession:
         self, file: StateFile, through: str | None, told: int | None, *, partial: bool
     ) -> None:
         before = self._captured
-        if before is not None and before.name != file.name:
-            if changed := await asyncio.to_thread(_difference, file.path, before):
-                raise NotTakenError(f"{file.path} took the place of {before.name}: {changed}")
-            before = None
+        moved = before is not None and await asyncio.to_thread(_has_moved, file, before)
         since = 0 if before is None else before.size
         pieces = [] if before is None else list(before.pieces)
         async for data in _read(file.path, since, pieces[-1] if pieces else None):
             pieces = await self._with(pieces, data)
-        known = before is not None and list(before.pieces) == pieces
+        known = before is not None and list(before.pieces) == pieces and not moved
         if not pieces or (known and through is None):
             return
         if told is None and before is not None:
@@ -407,6 +404,16 @@ def _unreadable(path: Path) -> str:
 def _difference(path: Path, captured: AgentStateCaptured) -> str:
     """See `difference`."""
     return difference(path, [(piece.digest, piece.size) for piece in captured.pieces])
+
+
+def _has_moved(file: StateFile, captured: AgentStateCaptured) -> bool:
+    """Whether what was captured stands in another place now. Raises OSError, and NotTakenError where what
+    stands there is something else."""
+    if file.name == captured.name:
+        return False
+    if changed := _difference(file.path, captured):
+        raise NotTakenError(f"{file.path} took the place of {captured.name}: {changed}")
+    return True
 
 
 def _told(error: OSError) -> str:

@@ -250,6 +250,52 @@ async def test_what_is_mended_when_it_is_accepted_is_not_accepted_for_later_dama
         await kept.provider.prepare()
 
 
+@dataclass(frozen=True)
+class Archiving(Keeping):
+    """Finds a file also where it was moved to."""
+
+    def find_state(self, place: StatePlace) -> StateFile | None:
+        moved = self.home / "archived" / place.provider_session
+        return StateFile(moved, f"archived/{moved.name}") if moved.exists() else super().find_state(place)
+
+
+def _archive(kept: Kept) -> Path:
+    """Move the session's file, as its program does; where it is then."""
+    kept.provider.agent = Archiving(["true"], home=kept.file.parent)
+    folder = kept.file.parent / "archived"
+    folder.mkdir()
+    return kept.file.rename(folder / kept.file.name)
+
+
+async def test_a_file_that_was_moved_is_known_by_what_was_captured_of_it(kept: Kept) -> None:
+    """Gone later, it is put back where it was moved to, and only what came after is told."""
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    before = kept.loop.captured
+    moved = _archive(kept)
+    await kept.provider.prepare()
+    after = kept.loop.captured
+    assert before is not None
+    assert after is not None
+    assert (after.name, after.pieces) == ("archived/thr", before.pieces)
+    assert (after.through_turn, after.through_seq) == (before.through_turn, before.through_seq)
+    moved.unlink()
+    await kept.provider.prepare()
+    assert moved.read_bytes() == b"one\n"
+    assert kept.loop.untold == before.through_seq
+
+
+async def test_what_was_accepted_as_it_is_stays_so_where_the_file_was_moved(kept: Kept) -> None:
+    kept.write(b"one\n\0\n")
+    await kept.decide("as_is")
+    await kept.provider.prepare()
+    _archive(kept)
+    for _ in range(2):
+        await kept.provider.prepare()
+    assert kept.loop.captured is not None
+    assert (kept.loop.captured.name, kept.loop.captured.damage) == ("archived/thr", "it has a NUL")
+
+
 async def test_a_capture_that_is_lost_is_missing_and_no_endless_failure(kept: Kept) -> None:
     kept.write(b"one\n")
     await kept.provider.capture("t")
