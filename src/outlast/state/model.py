@@ -194,6 +194,8 @@ class Closed(msgspec.Struct, frozen=True):
     """Of a failed one that its next record opens again."""
     message: str = ""
     """What a failed one failed of, its beginning."""
+    code: str = ""
+    """What a failed one failed of, in the taxonomy's word, also once it is parked."""
     asked: int = 0
 
 
@@ -237,6 +239,8 @@ class Loop(msgspec.Struct):
     """Those that an agent was given on `provider_session`, less what provably was not."""
     lost_because: str = ""
     """Why the newest provider session that was lost is."""
+    lost_at: int = 0
+    """The record that says so; 0 where none was lost."""
     decided: LostChoice | None = None
     """What is to be done about the provider session at the next start of the agent."""
     untold: int | None = None

@@ -88,7 +88,7 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
     another = body.provider_session != loop.provider_session
     loop.confirmed = body.state == "confirmed" or (loop.confirmed and not another)
     if body.state == "lost":
-        loop.lost_because = body.reason
+        loop.lost_because, loop.lost_at = body.reason, record.seq
     elif body.state == "confirmed":
         loop.untold = None
     elif another:

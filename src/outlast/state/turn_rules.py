@@ -214,7 +214,9 @@ def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:
 def _turn_failed(state: State, record: Record, body: t.TurnFailed) -> None:
     error = body.receipt.error
     closed = _close(state, record, "failed", error.code)
-    closed = replace(closed, planned=body.receipt.retry, message=error.message[:MESSAGE_KEPT])
+    closed = replace(
+        closed, planned=body.receipt.retry, message=error.message[:MESSAGE_KEPT], code=error.code
+    )
     _displace(state, closed.loop)
     state.last_unsuccessful[closed.loop] = closed
     note_failed_host(state, record, closed.loop, body.receipt)

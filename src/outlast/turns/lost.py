@@ -141,8 +141,8 @@ def held_by_loss(state: State, loop: str) -> bool:
     newest = state.last_unsuccessful.get(loop)
     if newest is not None and newest.outcome == "failed" and newest.reason in CODES:
         return True
-    parked = (closed for closed in state.parked.values() if closed.loop == loop and closed.message)
-    return any(one.lost_because.startswith(closed.message[:REASON_LIMIT]) for closed in parked)
+    parked = (closed for closed in state.parked.values() if closed.loop == loop)
+    return any(closed.code in CODES and closed.seq > one.lost_at for closed in parked)
 
 
 def question(loop: Loop, turn: OpenTurn, failure: ReceiptError) -> GateOpened:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outlast.agents.contract import Agent, Failure
+from outlast.agents.environment import secrets_in
+from outlast.agents.failure import redact
 from outlast.agents.provider_state import (
     PIECE,
     KeepsState,
@@ -139,7 +141,7 @@ class ProviderSession:
 
     async def _lost(self, why: str) -> None:
         lost = self._changed("lost", why)
-        if self._loop.provider_state != "lost" or self._loop.lost_because != why:
+        if self._loop.provider_state != "lost" or self._loop.lost_because != lost.reason:
             await patience.append(self.journal, self._draft(lost), at="turn.provider_lost")
         raise LaunchFailure(Failure("session_corrupt", why))
 
@@ -377,7 +379,7 @@ class ProviderSession:
             provider_session=self._loop.provider_session or "",
             state=state,  # type: ignore[arg-type]
             source="resumed",
-            reason=reason,
+            reason=redact(reason, secrets_in(self.hosting.environ)),
         )
 
     def _draft(self, body: Body) -> list[Draft]:

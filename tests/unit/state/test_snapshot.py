@@ -90,6 +90,14 @@ FOLDS = {
         "4": "a909c851ed7389e5",
         "5": "99ce3e905f18106d",
     },
+    10: {
+        "shape": "e481c24676b10132",
+        "1": "724c925ab2ec358f",
+        "2": "c13087d86526b8f7",
+        "3": "7bb6cae0e42e4269",
+        "4": "8d8a0cefaeda3ed4",
+        "5": "67f45e21a9feee29",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

@@ -190,6 +190,30 @@ def test_the_queue_waits_for_the_choice_and_for_nothing_else(on_lost: OnLost) ->
     assert not held_by_loss(journal.add(chosen).state(), "main")
 
 
+PARKED = TurnParked(reason="held", detail="by a person")
+OTHER = TurnFailed(receipt=receipt(1, "host_execute", Failure("unknown", "gone")))
+
+
+@pytest.mark.parametrize("failed", [failed_of_loss(), OTHER], ids=["of the loss", "of another fault"])
+def test_a_parked_turn_holds_the_queue_by_what_it_failed_of_and_not_by_its_words(failed: TurnFailed) -> None:
+    """The record of the loss says it in other words than the turn, or another fault in the same ones."""
+    session = AgentSessionChanged(
+        provider="p", provider_session="a", state="lost", source="observed", reason="gone, and more"
+    )
+    journal = JournalBuilder().running("t").add(session, failed, PARKED, turn="t")
+    state = journal.add(LoopChanged(state="held", reason="x")).state()
+    assert held_by_loss(state, "main") == (failed is not OTHER)
+
+
+def test_a_turn_that_was_parked_for_an_earlier_loss_says_nothing_of_this_one() -> None:
+    session = AgentSessionChanged(
+        provider="p", provider_session="a", state="lost", source="observed", reason="no such thread."
+    )
+    journal = JournalBuilder().running("t").add(session, failed_of_loss(), PARKED, turn="t")
+    journal.add(replace(session, provider_session="b"), LoopChanged(state="held", reason="x"))
+    assert not held_by_loss(journal.state(), "main")
+
+
 def test_a_queue_that_is_held_for_another_reason_goes_on_when_a_person_wants_it() -> None:
     """Also where the agent's session was lost before."""
     journal = JournalBuilder().running("t")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -294,6 +294,25 @@ async def test_what_was_accepted_as_it_is_stays_so_where_the_file_was_moved(kept
         await kept.provider.prepare()
     assert kept.loop.captured is not None
     assert (kept.loop.captured.name, kept.loop.captured.damage) == ("archived/thr", "it has a NUL")
+
+
+async def test_why_a_session_is_lost_is_recorded_without_secrets(kept: Kept) -> None:
+    """Also where one is a piece of the file's path. Told once, and the choice that is made of it too."""
+    secret = kept.file.parent.parent.name
+    environ = {**kept.provider.hosting.environ, "PLACE_TOKEN": secret}
+    kept.provider.hosting = replace(kept.provider.hosting, environ=environ)
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.write_bytes(b"ONE\n")
+    for _ in range(2):
+        with pytest.raises(LaunchFailure):
+            await kept.provider.prepare()
+    await kept.decide("as_is")
+    await kept.provider.prepare()
+    told = [r.body async for r in kept.journal.read() if isinstance(r.body, AgentSessionChanged)]
+    assert len(secret) >= 8
+    assert [said.state for said in told[1:]] == ["lost", "bound"]
+    assert all("[redacted]" in said.reason and secret not in said.reason for said in told[1:])
 
 
 async def test_a_capture_that_is_lost_is_missing_and_no_endless_failure(kept: Kept) -> None:
