@@ -78,6 +78,40 @@ async def test_an_agent_that_is_dead_when_the_prompt_comes_costs_nothing(
     assert (tmp_path / "effects").read_text() == "x" * 8
 
 
+HAS_CHILD = (
+    "import subprocess\nPath('agent').write_text(str(os.getpid()))\n"
+    "subprocess.Popen(['sleep', '600'], start_new_session=True)\ndone('first')\nuntil('never')"
+)
+"""The child has the agent's stdin, so that nobody can tell what was read of it, and its stdout."""
+
+
+async def test_a_prompt_that_comes_too_late_for_an_agent_whose_child_lives_on_costs_nothing(
+    session: outlast.Session, tmp_path: Path
+) -> None:
+    """Its shim takes no input any more, and has not yet told its end."""
+    first = await (await session.send(HAS_CHILD, agent="a", key="one")).result()
+    assert first.text == "first"
+    kill_agent(tmp_path)
+    second = await (await session.send(COUNTED, key="two")).result()
+    assert (second.outcome, second.text) == ("done", "second")
+    assert (tmp_path / "effects").read_text() == "x"
+
+
+async def test_the_last_words_of_an_agent_stand_before_the_return_of_what_it_did_not_read(
+    session: outlast.Session, tmp_path: Path
+) -> None:
+    last = "until('go'); say('message', role='assistant', text='last words'); os.kill(os.getpid(), 9)"
+    await (await session.send(f"done('first'); {last}", agent="a", key="one")).result()
+    turn = await session.send(COUNTED, key="two")
+    await until_reserved(session, "two")
+    (tmp_path / "go").touch()
+    assert (await turn.result()).text == "second"
+    seen = await bodies(session, "two")
+    (said,) = [n for n, body in enumerate(seen) if "last words" in repr(body)]
+    (back,) = [n for n, body in enumerate(seen) if isinstance(body, InputReturned)]
+    assert said < back
+
+
 async def test_the_next_owner_gives_an_unread_prompt_to_a_new_agent(
     tmp_path: Path,
 ) -> None:
@@ -120,9 +154,12 @@ async def test_a_prompt_that_was_read_is_not_given_again(session: outlast.Sessio
 async def test_an_agent_that_dies_before_it_reads_its_first_prompt_fails_the_turn(tmp_path: Path) -> None:
     """It was begun for that turn: another one would only do the same."""
     agents = {"a": outlast.agents.Command(("sh", "-c", "exit 3"), stdin="open")}
-    async with outlast.Runtime(sqlite_url(tmp_path / "x.db"), agents=agents) as runtime:
+    url = sqlite_url(tmp_path / "x.db")
+    async with outlast.Runtime(url, agents=agents) as runtime, asyncio.timeout(30):
         session = runtime.session("s", workspace=tmp_path)
-        outcome = await (await session.send("go", agent="a")).result()
+        outcome = await (await session.send("go", agent="a", key="one")).result()
+        begun = [body for body in await bodies(session, "one") if isinstance(body, TurnAttemptStarted)]
         await session.finish()
+    assert len(begun) == 1
     assert outcome.receipt is not None
     assert outcome.receipt.error.code == "exit_nonzero"

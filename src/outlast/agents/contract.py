@@ -280,6 +280,8 @@ class ExitInfo:
     """It had closed its stdout before that kill began."""
     verified: bool = True
     """The whole tree is proven gone."""
+    last_input: int | None = None
+    """Seq of the newest input that was accepted for it, 0 for none; None where that is not known."""
     read_input: int | None = None
     """Seq of the newest input of which anybody read a byte, 0 for none; None where that is not known."""
 

@@ -31,7 +31,15 @@ from outlast.keep.errors import (
     TreeNotDeadError,
 )
 from outlast.keep.exchange import Accepted, Attached, LaunchRequest, ShimStatus, Started
-from outlast.keep.facts import FolderFacts, GenerationFacts, InputSeen, Landing, landing, probe
+from outlast.keep.facts import (
+    FolderFacts,
+    GenerationFacts,
+    InputSeen,
+    Landing,
+    landing,
+    never_read,
+    probe,
+)
 from outlast.keep.folder import AgentFolder, Claim, Generation, raise_floor
 from outlast.keep.link import Lost
 from outlast.keep.reader import SpoolFrame, SpoolReader
@@ -82,6 +90,7 @@ __all__ = [
     "Verified",
     "kill_marked",
     "landing",
+    "never_read",
     "probe",
     "raise_floor",
     "start_idle",

@@ -6,6 +6,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal, Protocol
 
 from outlast.keep import frames, layout, proc, tree
 from outlast.keep.fields import Fields, FieldsDamaged
@@ -13,7 +14,16 @@ from outlast.keep.folder import AgentFolder, Generation, lock_holder
 from outlast.keep.records import ExitRecord
 from outlast.keep.tail import is_torn, written_in_this_boot
 
-__all__ = ["ExitRecord", "FolderFacts", "GenerationFacts", "InputSeen", "Landing", "landing", "probe"]
+__all__ = [
+    "ExitRecord",
+    "FolderFacts",
+    "GenerationFacts",
+    "InputSeen",
+    "Landing",
+    "landing",
+    "never_read",
+    "probe",
+]
 
 
 @dataclass(frozen=True)
@@ -289,6 +299,25 @@ class Landing(Enum):
     """Another input has this number, or numbers are missing: stop."""
 
 
+class Ended(Protocol):
+    """How an agent ended, as far as it tells of its inputs: an `ExitRecord`, or an adapter's word for it."""
+
+    @property
+    def last_input(self) -> int | None: ...
+    @property
+    def read_input(self) -> int | None: ...
+
+
+def never_read(ended: Ended, seq: int) -> Literal[Landing.NEVER_WRITTEN, Landing.NEVER_READ] | None:
+    """What the end of an agent proves of input `seq`: that it came too late to be written, or that nobody
+    read a byte of it; None where it proves neither. Pure; the living owner and a restore judge by it."""
+    if ended.last_input is not None and seq > ended.last_input:
+        return Landing.NEVER_WRITTEN
+    if ended.read_input is not None and seq > ended.read_input:
+        return Landing.NEVER_READ
+    return None
+
+
 def landing(facts: GenerationFacts, seq: int, digest: bytes) -> Landing:
     """What was found for the reserved input `seq` whose bytes have this SHA-256 digest. Pure.
 
@@ -305,9 +334,9 @@ def landing(facts: GenerationFacts, seq: int, digest: bytes) -> Landing:
     if seq <= facts.last_input:
         if living:
             return Landing.ACCEPTED
-        read = None if facts.exit is None or facts.fault else facts.exit.read_input
-        if read is not None and seq > read:
-            return Landing.NEVER_READ
+        proven = None if facts.exit is None or facts.fault else never_read(facts.exit, seq)
+        if proven is not None:
+            return proven
         return Landing.WRITTEN if seq <= facts.written_through else Landing.PERHAPS_WRITTEN
     if living:
         return Landing.SEND_NOW if seq == facts.last_input + 1 else Landing.OTHER_WRITER

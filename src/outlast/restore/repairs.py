@@ -7,25 +7,23 @@ from collections.abc import Sequence
 from outlast.errors import InvalidRecordError
 from outlast.records.effects import TurnResumed
 from outlast.records.envelope import Draft
-from outlast.records.types import Body, GateResolved, InputReturned, PlannedTurn
+from outlast.records.types import GateResolved, PlannedTurn
 from outlast.restore.facts import AgentFacts
 from outlast.restore.plan import RestorePlan
 from outlast.state.model import State
 from outlast.store.contract import Entry
 from outlast.turns.effects import phase_of
 from outlast.turns.requests import StopRequest, decode
+from outlast.turns.returning import returned
 from outlast.turns.terminal import Ending, Stop
 
 
 def quick_repairs(state: State, chosen: RestorePlan) -> list[Draft]:
     """Those that need nobody outside the journal: they go into the fence's own batch."""
-    returned = [turn for turn in chosen.turns if turn.action == "return" and turn.turn in state.open_turns]
     drafts: list[Draft] = []
-    for turn in returned:
-        gates = [gate.gate for gate in state.gates.values() if gate.turn == turn.turn]
-        bodies: list[Body] = [GateResolved(gate=gate, reason="abandoned", by="restore") for gate in gates]
-        bodies.append(InputReturned(request_id=turn.turn, evidence=turn.evidence))
-        drafts += [Draft(body=body, loop=turn.loop, turn=turn.turn) for body in bodies]
+    for turn in chosen.turns:
+        if turn.action == "return" and turn.turn in state.open_turns:
+            drafts += returned(state, turn.turn, turn.evidence, "restore")
     for turn in chosen.turns:
         if turn.action == "resume" and turn.turn in state.open_turns:
             phase = phase_of(state.open_turns[turn.turn])

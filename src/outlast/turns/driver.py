@@ -338,8 +338,7 @@ class LoopDriver:
         if chosen is None:
             return False
         await self.end_agent(0.0)
-        bodies = [chosen, *lost.back_to_its_place(self.journal.state, turn)]
-        drafts = [self._draft(turn, body) for body in bodies]
+        drafts = [self._draft(turn, chosen), *lost.back_to_its_place(self.journal.state, turn)]
         await patience.append(self.journal, drafts, at="turn.begins_anew")
         return True
 

@@ -14,8 +14,6 @@ from outlast.records.types import (
     Body,
     Choice,
     GateOpened,
-    GateResolved,
-    InputReturned,
     LoopChanged,
     ReceiptError,
     TurnFailed,
@@ -23,6 +21,7 @@ from outlast.records.types import (
 )
 from outlast.state.choices import about_lost
 from outlast.state.model import Loop, OpenTurn, State
+from outlast.turns.returning import returned
 
 OnLost = Literal["ask", "refuse", "fresh", "reseed"]
 CODES = frozenset({"session_missing", "session_corrupt"})
@@ -60,15 +59,12 @@ def by_itself(loop: Loop, turn: OpenTurn, on_lost: OnLost) -> AgentSessionDecide
     return None
 
 
-def back_to_its_place(state: State, turn: str) -> list[Body]:
+def back_to_its_place(state: State, turn: str) -> list[Draft]:
     """Where the input of the open `turn` was named for an agent that could not begin, and so was not given
     it: the records that put it back. What is named for one agent life is given to no other."""
     if state.open_turns[turn].reserved is None:
         return []
-    gates = [gate.gate for gate in state.gates.values() if gate.turn == turn]
-    closed = [GateResolved(gate=gate, reason="abandoned", by="runtime") for gate in gates]
-    evidence = "its agent could not begin, and was not given it"
-    return [*closed, InputReturned(request_id=turn, evidence=evidence)]
+    return returned(state, turn, "its agent could not begin, and was not given it")
 
 
 def with_loss(state: State, turn_id: str, closing: Proposal, on_lost: OnLost) -> Proposal:

@@ -35,5 +35,6 @@ def exit_info(record: ExitRecord) -> ExitInfo:
         killed=bool(record.killed),
         limited=record.killed == FILE_LIMIT,
         verified=record.verified,
+        last_input=record.last_input,
         read_input=record.read_input,
     )

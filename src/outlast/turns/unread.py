@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from outlast.journal import Proposal
-from outlast.records.envelope import Draft
-from outlast.records.types import Body, GateResolved, InputReturned
+from outlast.keep import Landing, never_read
 from outlast.state.lookup import steered_into
 from outlast.state.model import OpenTurn, State
 from outlast.turns.merge import Merger
+from outlast.turns.returning import returned
 from outlast.turns.terminal import Ending
+
+_EVIDENCE = {
+    Landing.NEVER_WRITTEN: "its agent had ended before it could be given it",
+    Landing.NEVER_READ: "its agent had ended before it had read any of it",
+}
 
 
 def proof(turn: OpenTurn, ending: Ending, merger: Merger) -> str:
@@ -19,18 +24,13 @@ def proof(turn: OpenTurn, ending: Ending, merger: Merger) -> str:
         return ""
     if turn.reserved is None:
         return "its agent had ended before it was given it"
-    if ended.read_input is not None and turn.reserved.seq > ended.read_input:
-        return "its agent had ended before it had read any of it"
-    return ""
+    proven = never_read(ended, turn.reserved.seq)
+    return "" if proven is None else _EVIDENCE[proven]
 
 
 def back_to_its_place(state: State, turn_id: str, evidence: str) -> Proposal | None:
     """The records that put the input of the open turn back, to be given to a new agent; None where others
     were to join the turn: what is to become of those is decided as it is closed."""
-    turn = state.open_turns.get(turn_id)
-    if turn is None or steered_into(state, turn_id):
+    if turn_id not in state.open_turns or steered_into(state, turn_id):
         return None
-    gates = [gate.gate for gate in state.gates.values() if gate.turn == turn_id]
-    bodies: list[Body] = [GateResolved(gate=gate, reason="abandoned", by="runtime") for gate in gates]
-    bodies.append(InputReturned(request_id=turn_id, evidence=evidence))
-    return Proposal(tuple(Draft(body=body, loop=turn.loop, turn=turn_id) for body in bodies))
+    return Proposal(tuple(returned(state, turn_id, evidence)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,19 @@ from outlast.keep.fields import Fields, pack
 MINE, OTHERS = b"mine", b"others"
 
 
-def facts(*, alive: bool, inputs: dict[int, bytes], written: int = 0, fault: str = "") -> GenerationFacts:
+def ended(**inputs: int) -> ExitRecord:
+    record = {"verified": 1, "complete": 1, "status": 0, "wall": 0, "boottime": 0, **inputs}
+    return ExitRecord.of(Fields(pack(record)), by="shim")
+
+
+def facts(
+    *,
+    alive: bool,
+    inputs: dict[int, bytes],
+    written: int = 0,
+    fault: str = "",
+    exit: ExitRecord | None = None,
+) -> GenerationFacts:
     last = max(inputs, default=0)
     return GenerationFacts(
         generation=AgentFolder(Path("/nowhere")).generation(1),
@@ -22,7 +33,7 @@ def facts(*, alive: bool, inputs: dict[int, bytes], written: int = 0, fault: str
         shim=ProcessFacts("shim", 1, 1, "ns", "boot", alive),
         guard=None,
         agent_pid=2,
-        exit=None,
+        exit=exit,
         last_input=last,
         last_digest=inputs.get(last, b""),
         written_through=written,
@@ -54,8 +65,24 @@ def test_landing_of_input_two(found: GenerationFacts, expected: Landing) -> None
 
 
 def test_a_shim_that_has_recorded_an_exit_takes_no_input_any_more() -> None:
-    record = {"verified": 1, "complete": 0, "status": 0, "wall": 0, "boottime": 0}
-    ended = ExitRecord.of(Fields(pack(record)), by="shim")
-    found = facts(alive=True, inputs={1: b"x"})
-    dead = replace(found, exit=ended)
-    assert landing(dead, 2, MINE) is Landing.NEVER_WRITTEN
+    found = facts(alive=True, inputs={1: b"x"}, exit=ended())
+    assert landing(found, 2, MINE) is Landing.NEVER_WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("read", "fault", "expected"),
+    [
+        (1, "", Landing.NEVER_READ),
+        (0, "", Landing.NEVER_READ),
+        (2, "", Landing.WRITTEN),
+        (None, "", Landing.WRITTEN),
+        (1, "damaged at 77", Landing.WRITTEN),
+    ],
+)
+def test_what_a_dead_agent_left_in_its_pipe_was_never_read_unless_its_files_are_damaged(
+    read: int | None, fault: str, expected: Landing
+) -> None:
+    known = {} if read is None else {"read_input": read}
+    end = ended(last_input=2, **known)
+    found = facts(alive=False, inputs={1: b"x", 2: MINE}, written=2, fault=fault, exit=end)
+    assert landing(found, 2, MINE) is expected

@@ -1,4 +1,4 @@
-"""A turn whose agent could not begin because its own session is lost, and that is given to a new one."""
+"""A turn whose agent could not begin, its own session being lost, or read nothing: a new one is given it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from outlast.store.url import open_store
 from outlast.testing.journals import JournalBuilder, bodies
 from outlast.turns.driver import LoopDriver
 from outlast.turns.hosting import Hosting
+from outlast.turns.terminal import Stop
 
 MISSING = Failure("session_missing", "no such session")
 
@@ -72,3 +73,17 @@ async def test_an_input_that_was_not_named_yet_stays_with_its_turn(store: Store,
     driver = await driver_of(store, unnamed, tmp_path)
     assert await driver._begins_anew("a", MISSING)
     assert list(driver.journal.state.open_turns) == ["a"]
+
+
+async def test_an_input_that_nobody_read_goes_back_unless_somebody_has_stopped_its_turn(
+    store: Store, tmp_path: Path
+) -> None:
+    """Also in the moment before: it is not begun again."""
+    driver = await driver_of(store, JournalBuilder().running("a"), tmp_path)
+    driver.request_stop("a", Stop("cancelled"))
+    assert not await driver._returned("a", "unread")
+    assert list(driver.journal.state.open_turns) == ["a"]
+    driver._stop = None
+    assert await driver._returned("a", "unread")
+    state = driver.journal.state
+    assert (list(state.queue), dict(state.open_turns)) == (["a"], {})
