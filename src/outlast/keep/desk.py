@@ -248,7 +248,7 @@ class Desk:
         if self.owner is not None and self.owner is not peer:
             self._cut(self.owner, claim)
         self.owner, peer.claim = peer, claim
-        self.body.owned, self.body.allowed = True, None
+        self.body.owned = True
         point("keep.attached.before")
         self._spool.note(frames.ATTACHED, pack({"epoch": claim.epoch, "holder": claim.holder}))
         point("keep.attached.after")

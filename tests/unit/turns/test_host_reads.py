@@ -153,6 +153,42 @@ async def test_who_reads_a_long_spool_lets_others_run_and_holds_little_at_a_time
     assert steps >= 20
 
 
+class Living(AgentHost):
+    """Its shim has told where its spool ends; there is no shim here."""
+
+    told: int
+
+    @property
+    def tip(self) -> int:
+        return self.told
+
+
+async def test_what_an_agent_writes_while_it_is_read_on_is_left_unread(life: Life) -> None:
+    """It may write faster than it is read, for ever."""
+    tool_lines(life, 1000)
+    fold = AGENT.fold(CONTEXT, None)
+    intake = Intake(fold, life.generation.name, AGENT.line_limit, None, None)
+    host = Living(life.generation, intake, HOSTING, AGENT)
+    host.told = life.spool.tip
+    over = False
+
+    async def writes() -> None:
+        for _ in range(20):
+            if not over:
+                life.spool.append(frames.OUTPUT, b"more\n" * 600)
+            await asyncio.sleep(0)
+
+    async def flush() -> None:
+        merger.take()
+
+    merger = Merger(Place("main", "t", "command"), Loop("main", "main", "a", "command"))
+    writing = asyncio.create_task(writes())
+    await read_on(host, merger, flush)
+    over, tip = True, life.spool.tip
+    await writing
+    assert host.told <= host.position < tip
+
+
 def test_what_came_before_a_damage_is_given_first_and_then_it_is_told_for_ever(life: Life) -> None:
     list(conversation(life))
     segments = [life.generation.path / os.fsdecode(layout.segment_name(b)) for b in bases(life)]
