@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from outlast.agents.contract import Failure, GateClosed, Raw
+from outlast.records.types import Choice
 
 T = TypeVar("T")
 
@@ -20,6 +21,10 @@ CONTINUE = (
 """What a turn that goes on is given in the place of its input."""
 TEXT_LIMIT = 64 * 1024
 """Characters of an input or output of a call."""
+GATE_MOST = 512 * 1024
+"""Bytes of a gate's choices and payload. What is larger is no gate: nobody could read what is chosen from."""
+OFFER_MOST = 64 * 1024
+"""Characters of one choice that is made of what a program proposes; a larger one is not offered."""
 _RAW_LIMIT = 4 * 1024
 _SENT_LIMIT = 2
 """Only the running turn's is ever asked for. All of them are in the record of each turn's end."""
@@ -77,6 +82,28 @@ def bounded(text: str, limit: int = TEXT_LIMIT) -> str:
         return text
     half = limit // 2
     return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names in their order, with a number at each that stands there before: no two are the same, and one
+    that is there as it is stays so."""
+    wanted, given = set(names), dict[str, None]()
+    for place, name in enumerate(names):
+        one, number = name, place
+        while one in given or (one != name and one in wanted):
+            one, number = f"{name}_{number}", number + 1
+        given[one] = None
+    return [*given]
+
+
+def oversize(choices: Sequence[Choice], payload: bytes) -> str:
+    """Where a gate is larger than is kept of one, how large it is, in words; else empty."""
+    size = sum(len(choice.id) + len(choice.label) for choice in choices) + len(payload)
+    return (
+        f"its choices and their answers have {size} bytes, and {GATE_MOST} are kept"
+        if size > GATE_MOST
+        else ""
+    )
 
 
 def places(lost: Sequence[str]) -> str:

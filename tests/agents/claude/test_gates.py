@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from outlast.agents.claude.gates import Payload, gate_requests, response
+from outlast.agents.claude.gates import Payload, UnaskableError, gate_requests, response
 from outlast.agents.contract import GateRequested
 
 RULE = {
@@ -137,6 +139,53 @@ def test_options_of_the_same_label_stay_apart() -> None:
     assert told([asked], "red_1")["updatedInput"]["answers"] == {"Which?": "red"}
 
 
+@given(st.lists(st.sampled_from(["a", "b", "a_2", "a_1", "a_2_2", "b_3"]), min_size=1, max_size=12))
+def test_each_option_is_a_choice_of_its_own_whatever_the_labels(labels: list[str]) -> None:
+    [asked] = questions({"question": "Which?", "options": [{"label": label} for label in labels]})
+    ids = [choice.id for choice in asked.choices]
+    assert len(set(ids)) == len(labels)
+    assert [told([asked], name)["updatedInput"]["answers"]["Which?"] for name in ids] == labels
+    assert set(labels) <= set(ids), "what is written as a label means that label"
+
+
+def large(count: int, length: int, questions: int = 1) -> list[Any]:
+    options = [{"label": chr(65 + number) * length, "description": ""} for number in range(count)]
+    return [
+        {"question": f"q{number}", "options": options, "multiSelect": True} for number in range(questions)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (large(6, 200_000, 4), "it has 48\\d+ bytes, and 262144 are kept"),
+        (large(6, 10_000, 4), "its choices would have 7680000 characters, and 65536 are kept"),
+        ([{"question": "?", "options": [{"label": str(n)} for n in range(101)]}], "101 options"),
+    ],
+)
+def test_questions_that_would_become_too_large_are_none_and_say_so(asked: list[Any], why: str) -> None:
+    with pytest.raises(UnaskableError, match=why):
+        questions(*asked)
+
+
+def test_what_a_question_becomes_is_bounded_by_what_is_asked() -> None:
+    """The input, which the answer repeats, is kept once, also where the request has many questions."""
+    gates = questions(*large(6, 20, 16))
+    asked = len(json.dumps(large(6, 20, 16)))
+    made = sum(len(choice.id) + len(choice.label) for gate in gates for choice in gate.choices)
+    assert len(gates) == 16
+    assert made < 4 * 65_536
+    assert sum(len(gate.payload) for gate in gates) < asked + 4 * 65_536
+    answers = told(gates, *("none of these" for _ in gates))["updatedInput"]
+    assert answers["questions"] == large(6, 20, 16)
+    assert len(answers["answers"]) == 16
+
+
+def test_always_is_not_offered_where_what_it_allows_is_too_long_to_read() -> None:
+    rule = {**RULE, "rules": [{"toolName": "Bash", "ruleContent": "x" * 100_000}]}
+    assert always(rule) is None
+
+
 SEVEN = [{"label": str(number)} for number in range(7)]
 
 
@@ -154,11 +203,13 @@ SEVEN = [{"label": str(number)} for number in range(7)]
     ],
 )
 def test_questions_that_no_choice_can_answer_are_no_gates(asked: list[Any]) -> None:
-    assert questions(*asked) == []
+    with pytest.raises(UnaskableError):
+        questions(*asked)
 
 
 def test_a_request_of_an_unknown_shape_is_no_gate() -> None:
-    assert gate_requests("q1", msgspec.Raw(b'{"tool_name": 1}')) == []
+    with pytest.raises(UnaskableError, match="shape"):
+        gate_requests("q1", msgspec.Raw(b'{"tool_name": 1}'))
 
 
 def test_a_long_input_is_cut_in_the_question_and_not_kept_in_the_payload() -> None:

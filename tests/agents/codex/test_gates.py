@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outlast.agents.codex.gates import gate_request
 from outlast.agents.contract import GateRequested
@@ -111,3 +113,28 @@ def test_a_long_command_is_cut_in_the_question() -> None:
     asked = gate("item/commandExecution/requestApproval", {"command": "x" * 1_000_000})
     assert asked is not None
     assert len(asked.question) < 9_000
+
+
+@given(st.lists(st.sampled_from(["a", "b", "a_2", "a_1", "b_3"]), min_size=1, max_size=12))
+def test_each_option_is_a_choice_of_its_own_whatever_the_labels(labels: list[str]) -> None:
+    options = [{"label": label} for label in labels]
+    asked = gate(
+        "item/tool/requestUserInput", {"questions": [{"id": "x", "question": "?", "options": options}]}
+    )
+    assert asked is not None
+    ids = [choice.id for choice in asked.choices]
+    answers = results(asked)
+    assert [answers[name]["answers"]["x"]["answers"] for name in ids] == [[label] for label in labels]
+
+
+def test_what_would_become_too_large_is_no_gate_or_not_offered() -> None:
+    options = [{"label": str(number) + "x" * 100_000} for number in range(6)]
+    params = {"questions": [{"id": "x", "question": "?", "options": options}]}
+    assert gate("item/tool/requestUserInput", params) is None
+    amendment = {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["x" * 100_000]}}
+    asked = gate(
+        "item/commandExecution/requestApproval",
+        {"command": "ls", "availableDecisions": ["accept", amendment]},
+    )
+    assert asked is not None
+    assert [choice.id for choice in asked.choices] == ["allow_once", "reject_once"]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from outlast.agents.claude import messages
 from outlast.agents.claude.failures import is_abort, session_failure, turn_failure
-from outlast.agents.claude.gates import gate_requests, is_of
+from outlast.agents.claude.gates import UnaskableError, gate_requests, is_of
 from outlast.agents.claude.requests import is_ours
 from outlast.agents.claude.state import State
 from outlast.agents.claude.turn import dropped, end_turn, joined
@@ -291,11 +291,15 @@ def _control_request(state: State, frame: Frame, line: bytes) -> Events:
     if request is None or not frame.request_id:
         return None
     asks = request.subtype == "can_use_tool"
-    gates = gate_requests(frame.request_id, frame.request) if asks else []
-    if not gates:
+    if not asks:
         state.refuse.append(frame.request_id)
-        told = f"claude asked what no choice can answer, and is told so: {tidy(request.tool_name)}"
-        return [Notice(told)] if asks else []
+        return []
+    try:
+        gates = gate_requests(frame.request_id, frame.request)
+    except UnaskableError as why:
+        state.refuse.append(frame.request_id)
+        tool = tidy(request.tool_name)
+        return [Notice(f"claude asked what no choice can answer, and is told so: {tool}: {why}")]
     state.gates |= dict.fromkeys((gate.gate for gate in gates), False)
     return [*gates]
 

@@ -15,7 +15,7 @@ import msgspec
 
 from outlast.agents.claude.wire import EMPTY, decode, plain
 from outlast.agents.contract import GateRequested
-from outlast.agents.turnwise import bounded
+from outlast.agents.turnwise import OFFER_MOST, bounded, distinct
 from outlast.records.types import Choice
 
 QUESTION_LIMIT = 8 * 1024
@@ -24,6 +24,12 @@ QUESTIONS_MOST = 16
 COMBINED_MOST = 6
 """Options of a question with several answers: each combination of them is a choice, and 64 can still be read.
 Claude Code itself lets the model offer four (measured)."""
+OPTIONS_MOST = 100
+"""Options of a question with one answer."""
+INPUT_MOST = 256 * 1024
+"""Bytes of a request with questions: it is kept once, for the answer repeats it."""
+OFFERED_MOST = 64 * 1024
+"""Characters of all choices that the questions of a request make. An option's label stands in up to 32."""
 _NONE = "none of these"
 _REJECTED = "The user rejected this."
 _PERSISTENT = {
@@ -35,10 +41,14 @@ _ALLOW_ONCE = Choice(id="allow_once", label="Allow once", kind="allow_once")
 _REJECT_ONCE = Choice(id="reject_once", label="Reject", kind="reject_once")
 
 
+class UnaskableError(Exception):
+    """A person can't answer it by choosing; says why."""
+
+
 class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
     """The payload of a gate: Claude Code's id of the request, and the response for each choice. For a
     question it is what is said to `question` by each choice, and the whole request's `input`, of which the
-    gate is the `part`-th of `parts`, from 1."""
+    gate is the `part`-th of `parts`, from 1; the input is in the first one alone."""
 
     id: str
     responses: dict[str, msgspec.Raw] = {}
@@ -94,10 +104,10 @@ _Offers = Iterator[tuple[Choice, dict[str, object]]]
 
 
 def gate_requests(request: str, asked: msgspec.Raw) -> list[GateRequested]:
-    """The gates for a `can_use_tool` request; none when a person can't answer it by choosing."""
+    """The gates for a `can_use_tool` request. Raises UnaskableError."""
     about = decode(asked, _Asked)
     if about is None:
-        return []
+        raise UnaskableError("it has not the shape of a request")
     if about.tool_name == "AskUserQuestion":
         return _questions(request, about)
     return [_permission_gate(request, about)]
@@ -117,7 +127,7 @@ def response(answered: Mapping[str, tuple[Payload, str]], payload: Payload) -> m
         return None
     parts = [answered[gate] for gate in payload.gates]
     answers = {part.question: part.answers[choice] for part, choice in parts}
-    given = decode(payload.input, dict[str, msgspec.Raw]) or {}
+    given = decode(parts[0][0].input, dict[str, msgspec.Raw]) or {}
     allowed = {"behavior": "allow", "updatedInput": {**given, "answers": answers}}
     return msgspec.Raw(msgspec.json.encode(allowed))
 
@@ -158,7 +168,10 @@ def _always(suggestions: tuple[msgspec.Raw, ...]) -> tuple[str, list[msgspec.Raw
     words = [words for _, about in taken if (words := _in_words(about))]
     if len(words) != len(taken) or not words:
         return None  # What can't be named is not offered.
-    return f"Always allow: {'; '.join(words)}", [raw for raw, _ in taken]
+    label = f"Always allow: {'; '.join(words)}"
+    if len(label) + sum(len(raw) for raw, _ in taken) > OFFER_MOST:
+        return None
+    return label, [raw for raw, _ in taken]
 
 
 def _in_words(about: _Suggestion) -> str:
@@ -176,21 +189,32 @@ def _in_words(about: _Suggestion) -> str:
 
 
 def _questions(request: str, about: _Asked) -> list[GateRequested]:
+    if len(about.input) > INPUT_MOST:
+        raise UnaskableError(f"it has {len(about.input)} bytes, and {INPUT_MOST} are kept")
     asked = decode(about.input, _Questions)
     questions = () if asked is None else asked.questions
     texts = [question.question for question in questions]
-    # Answers go by the questions' words: two of the same could not be told apart.
-    if len(questions) > QUESTIONS_MOST or len(set(texts)) < len(texts) or not all(texts):
-        return []
+    if not 0 < len(questions) <= QUESTIONS_MOST:
+        raise UnaskableError(f"it has {len(questions)} questions, and can have 1 to {QUESTIONS_MOST}")
+    if len(set(texts)) < len(texts) or not all(texts):
+        raise UnaskableError("answers go by the questions' words, and these are empty or not different")
+    for question in questions:
+        _check_options(question)
+    made = sum(map(_made_of, questions))
+    if made > OFFERED_MOST:
+        raise UnaskableError(f"its choices would have {made} characters, and {OFFERED_MOST} are kept")
     offers = [_offers(question) for question in questions]
-    if not all(offers):
-        return []
     gates: list[GateRequested] = []
     for part, (question, offered) in enumerate(zip(questions, offers, strict=True), 1):
         parts = len(questions)
         choices, answers = _distinct(offered)
         payload = Payload(
-            request, question=question.question, answers=answers, input=about.input, part=part, parts=parts
+            request,
+            question=question.question,
+            answers=answers,
+            input=about.input if part == 1 else EMPTY,
+            part=part,
+            parts=parts,
         )
         text = bounded(question.question, QUESTION_LIMIT)
         text += "\n(each choice is one or more of the options)" if question.several else ""
@@ -203,32 +227,39 @@ _Offer = tuple[str, str]
 """What is answered, and how it is shown."""
 
 
+def _check_options(question: _Question) -> None:
+    options, most = question.options, COMBINED_MOST if question.several else OPTIONS_MOST
+    if not options or not all(option.label for option in options):
+        raise UnaskableError("a question has no options, or one without a label")
+    if len(options) > most:
+        raise UnaskableError(f"a question has {len(options)} options, and can have {most}")
+
+
+def _made_of(question: _Question) -> int:
+    """Characters of the question's choices: known before they are made, for combinations multiply them."""
+    labels = sum(len(option.label) for option in question.options)
+    stands_in = 2 ** (len(question.options) - 1) if question.several else 1
+    return labels * stands_in + sum(len(option.description) for option in question.options)
+
+
 def _offers(question: _Question) -> list[_Offer]:
-    """What can be answered: one option, or any of their combinations. Empty: nothing that can be chosen."""
+    """What can be answered: one option, or any of their combinations."""
     options = question.options
-    if not all(option.label for option in options):
-        return []
     single = [
         (option.label, f"{option.label}: {option.description}" if option.description else option.label)
         for option in options
     ]
-    if not question.several or not options:
+    if not question.several:
         return single
-    if len(options) > COMBINED_MOST:
-        return []
     labels = [option.label for option in options]
     several = (", ".join(some) for size in range(2, len(labels) + 1) for some in combinations(labels, size))
     return [*single, *((words, words) for words in several), (_NONE, _NONE)]
 
 
 def _distinct(offered: Sequence[_Offer]) -> tuple[list[Choice], dict[str, str]]:
-    choices: list[Choice] = []
-    answers: dict[str, str] = {}
-    for words, shown in offered:
-        name = words if words not in answers else f"{words}_{len(answers)}"
-        choices.append(Choice(id=name, label=shown))
-        answers[name] = words
-    return choices, answers
+    names = distinct([words for words, _ in offered])
+    choices = [Choice(id=name, label=shown) for name, (_, shown) in zip(names, offered, strict=True)]
+    return choices, {name: words for name, (words, _) in zip(names, offered, strict=True)}
 
 
 _PART = "/"

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from outlast.agents.codex.wire import RpcId, decode, plain
 from outlast.agents.contract import GateRequested
-from outlast.agents.turnwise import bounded
+from outlast.agents.turnwise import OFFER_MOST, bounded, distinct, oversize
 from outlast.records.types import Choice
 
 _QUESTION_LIMIT = 8 * 1024
@@ -83,8 +84,14 @@ def gate_name(request: RpcId) -> str:
     return msgspec.json.encode(request).decode()
 
 
+def is_asking(method: str) -> bool:
+    """Whether a request of this method asks a person for something."""
+    return method in _READERS
+
+
 def gate_request(request: RpcId, method: str, params: msgspec.Raw, changes: str) -> GateRequested | None:
-    """The gate for a request of codex, or None when a person can't answer it by choosing.
+    """The gate for a request of codex, or None when a person can't answer it by choosing, also where that is
+    larger than is kept.
 
     `changes` is the input of the file change that the request is about, if it is about one.
     """
@@ -93,18 +100,19 @@ def gate_request(request: RpcId, method: str, params: msgspec.Raw, changes: str)
     if asked is None:
         return None
     kind, question, offers = asked
-    choices: list[Choice] = []
-    results: dict[str, msgspec.Raw] = {}
-    for choice, result in offers:
-        name = choice.id if choice.id not in results else f"{choice.id}_{len(results)}"
-        choices.append(Choice(id=name, label=choice.label, kind=choice.kind))
-        results[name] = result
+    offered = list(offers)
+    names = distinct([choice.id for choice, _ in offered])
+    choices = [replace(choice, id=name) for name, (choice, _) in zip(names, offered, strict=True)]
+    results = {name: result for name, (_, result) in zip(names, offered, strict=True)}
+    payload = msgspec.json.encode(Payload(request, results))
+    if oversize(choices, payload):
+        return None
     return GateRequested(
         gate=gate_name(request),
         kind="permission" if kind == "permission" else "question",
         question=bounded(question, _QUESTION_LIMIT),
         choices=tuple(choices),
-        payload=msgspec.json.encode(Payload(request, results)),
+        payload=payload,
     )
 
 
@@ -198,7 +206,7 @@ def _decisions(available: tuple[msgspec.Raw, ...] | None) -> _Offers:
     codex takes `decline` also when it does not list it (measured): the model is told, and the turn goes on.
     The listed `cancel` ends the turn as well; a person cancels the turn for that."""
     for decision in (_RAW_ACCEPT, _FOR_SESSION) if available is None else available:
-        choice = _choice(bytes(decision))
+        choice = _choice(bytes(decision)) if len(bytes(decision)) <= OFFER_MOST else None
         if choice is not None:
             yield choice, _raw(_Decision(decision))
     yield _REJECT_ONCE, _DECLINE

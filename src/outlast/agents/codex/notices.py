@@ -10,7 +10,7 @@ import msgspec
 
 from outlast.agents.codex import items
 from outlast.agents.codex.failures import turn_failure
-from outlast.agents.codex.gates import gate_name, gate_request
+from outlast.agents.codex.gates import gate_name, gate_request, is_asking
 from outlast.agents.codex.state import State
 from outlast.agents.codex.turn import cut_replies, end_turn
 from outlast.agents.codex.wire import (
@@ -65,7 +65,8 @@ def apply_server_request(state: State, request: RpcId, method: str, params: msgs
     gate = gate_request(request, method, params, state.calls.get(about.item_id, "") if about else "")
     if gate is None:
         state.refuse.append(request)
-        return []
+        told = f"codex asked what no choice can answer, and is told so: {method}, {len(params)} bytes"
+        return [Notice(told)] if is_asking(method) else []
     state.gates[gate.gate] = False
     return [gate]
 
