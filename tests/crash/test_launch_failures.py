@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from tests.support.processes import processes_of, until
@@ -36,6 +37,16 @@ class FolderGoes(Command):
         spec = super().launch(context)
         Path(context.workspace).rmdir()
         return spec
+
+
+class LooksLong(Command):
+    """It is done once the owner's event loop has done something else."""
+
+    loop: ClassVar[asyncio.AbstractEventLoop]
+
+    def launch(self, context: LaunchContext) -> LaunchSpec:
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(timeout=5)
+        return super().launch(context)
 
 
 @asynccontextmanager
@@ -84,3 +95,12 @@ async def test_a_workspace_that_is_gone_is_told_with_what_to_do(tmp_path: Path, 
         assert (await session.retry()).result == "done"
         assert (await session.outcome(turn.turn)).text == "hello"
     until(lambda: not processes_of(tmp_path), "nothing is left")
+
+
+async def test_an_adapter_that_looks_for_long_before_a_launch_holds_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LooksLong, "loop", asyncio.get_running_loop(), raising=False)
+    async with owner(tmp_path, LooksLong) as session:
+        turn = await (await session.send("hello", agent="a")).result()
+        assert turn.outcome == "done"

@@ -5,20 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from pathlib import Path
 
-from outlast.agents.contract import (
-    Agent,
-    CloseStdin,
-    Failure,
-    Fold,
-    InputLine,
-    LaunchContext,
-    LaunchSpec,
-    Wanted,
-)
+from outlast.agents.contract import Agent, CloseStdin, InputLine, Wanted
 from outlast.clock import boottime
-from outlast.errors import AgentError
 from outlast.keep import (
     AgentFolder,
     Alive,
@@ -45,7 +34,7 @@ from outlast.records.types import InputReserved, Process
 from outlast.state.model import Launched, Loop
 from outlast.turns import launch
 from outlast.turns.follower import Follower, at_fault
-from outlast.turns.hosting import Hosting, fold_context, intake_of
+from outlast.turns.hosting import Hosting, intake_of
 from outlast.turns.intake import Intake, Located
 
 INPUT_RETRY = 0.2
@@ -83,7 +72,7 @@ class AgentHost:
     async def idle(cls, hosting: Hosting, agent: Agent, loop: Loop) -> AgentHost:
         """A shim that holds the folder's lock and has started nothing yet. Whatever lived there before is
         ended first, verified. Raises LaunchFailure, KeepError (a later owner has been here)."""
-        fold = _first_fold(hosting, agent, loop.loop, loop.launches)
+        fold = launch.first_fold(hosting, agent, loop.loop, loop.launches)
         folder = AgentFolder.create(hosting.folder(loop.loop).path)
         generation = await launch.begin(folder, hosting.claim)
         # A folder that was lost and made anew numbers its generations from 1 again: no cursor is of this one.
@@ -292,33 +281,14 @@ class AgentHost:
             raise RuntimeError("only an idle host can be started")
         self._idle = False
         # It may be more than it was when the shim was begun: the journal was written meanwhile.
-        self.intake.fold = _first_fold(self._hosting, self._agent, loop, launched)
-        context = LaunchContext(
-            session=self._hosting.session,
-            loop=loop,
-            workspace=self._hosting.workspace,
-            environ=self._hosting.environ,
-            provider_session=launched.provider_session,
-            confirmed=launched.confirmed,
-            given=launched.given,
-        )
-        spec = self._spec(context)
+        self.intake.fold = launch.first_fold(self._hosting, self._agent, loop, launched)
+        spec = await asyncio.to_thread(launch.prepared, self._hosting, self._agent, loop, launched)
         try:
             await client.start(
                 LaunchRequest(argv=spec.argv, env=dict(spec.env), cwd=spec.cwd, input_limit=spec.input_limit)
             )
         except LaunchFailedError as error:
             raise launch.not_executed(error, spec.cwd) from error
-
-    def _spec(self, context: LaunchContext) -> LaunchSpec:
-        if not Path(context.workspace).is_dir():
-            raise launch.LaunchFailure(Failure("unknown", launch.no_folder(context.workspace)))
-        try:
-            return self._agent.launch(context)
-        except AgentError as error:
-            raise launch.LaunchFailure(Failure("exit_nonzero", str(error), exit_status=127)) from error
-        except Exception as error:
-            raise launch.at_fault(self._agent, "could not prepare the launch", error) from error
 
     async def write(self, seq: int, item: InputLine | CloseStdin) -> str | None:
         """Give the agent a line as input `seq`; None when it is accepted, else why it was refused. A refused
@@ -396,16 +366,6 @@ class AgentHost:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
-
-
-def _first_fold(hosting: Hosting, agent: Agent, loop: str, launched: Launched) -> Fold:
-    """The fold of a life that begins. Raises LaunchFailure."""
-    try:
-        return agent.fold(fold_context(hosting, loop, launched), None)
-    except AgentError as error:
-        raise launch.LaunchFailure(Failure("unknown", str(error))) from error
-    except Exception as error:
-        raise launch.at_fault(agent, "could not begin to read", error) from error
 
 
 def input_digest(line: bytes) -> str:

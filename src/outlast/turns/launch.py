@@ -1,12 +1,15 @@
-"""Making room for a new agent life: whatever an earlier owner left in the folder is ended first, verified."""
+"""Beginning a new agent life: what its adapter has to say, and room for it: whatever an earlier owner left in
+the folder is ended first, verified."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+from pathlib import Path
 
-from outlast.agents.contract import Agent, Failure
+from outlast.agents.contract import Agent, Failure, Fold, LaunchContext, LaunchSpec
 from outlast.clock import monotonic
+from outlast.errors import AgentError
 from outlast.faults import point
 from outlast.keep import (
     AgentFolder,
@@ -28,6 +31,8 @@ from outlast.keep import (
     tree_dead,
     wake,
 )
+from outlast.state.model import Launched
+from outlast.turns.hosting import Hosting, fold_context
 from outlast.turns.patience import NO_SPACE
 from outlast.turns.report import report
 
@@ -68,6 +73,37 @@ def at_fault(agent: Agent, what: str, error: Exception) -> LaunchFailure:
     hold anything."""
     report(f"the adapter {agent.adapter} {what}", error)
     return LaunchFailure(Failure("unknown", f"the adapter {agent.adapter} {what}: {type(error).__name__}"))
+
+
+def first_fold(hosting: Hosting, agent: Agent, loop: str, launched: Launched) -> Fold:
+    """The fold of a life that begins. Raises LaunchFailure."""
+    try:
+        return agent.fold(fold_context(hosting, loop, launched), None)
+    except AgentError as error:
+        raise LaunchFailure(Failure("unknown", str(error))) from error
+    except Exception as error:
+        raise at_fault(agent, "could not begin to read", error) from error
+
+
+def prepared(hosting: Hosting, agent: Agent, loop: str, launched: Launched) -> LaunchSpec:
+    """What to execute, as the adapter says, which looks at files for that. Raises LaunchFailure."""
+    context = LaunchContext(
+        session=hosting.session,
+        loop=loop,
+        workspace=hosting.workspace,
+        environ=hosting.environ,
+        provider_session=launched.provider_session,
+        confirmed=launched.confirmed,
+        given=launched.given,
+    )
+    if not Path(context.workspace).is_dir():
+        raise LaunchFailure(Failure("unknown", no_folder(context.workspace)))
+    try:
+        return agent.launch(context)
+    except AgentError as error:
+        raise LaunchFailure(Failure("exit_nonzero", str(error), exit_status=127)) from error
+    except Exception as error:
+        raise at_fault(agent, "could not prepare the launch", error) from error
 
 
 async def begin(folder: AgentFolder, claim: Claim) -> Generation:
