@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from outlast.agents.contract import Agent, LaunchContext
+from outlast.agents.installing import how_to_install
 from outlast.errors import AgentError, AgentNotFoundError
 
 
@@ -42,7 +43,7 @@ def resolve(name: str, agents: Mapping[str, Agent], environ: Mapping[str, str]) 
     there = f"there are {', '.join(names)}" if names else "there are none"
     hint = f"add [agents.{name}] to the configuration"
     if name in _BY_NAME:
-        hint = f"install it, for example as outlast[{name}], or {hint}"
+        hint = f"{how_to_install(name)}; or {hint}"
     raise AgentNotFoundError(f"there is no agent named {name}; {there}", hint=hint)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from outlast.agents.installing import how_to_install
+
 
 def how_to_have_an_agent(environ: Mapping[str, str]) -> str:
     """What to do where no agent is configured or installed."""
@@ -12,6 +14,4 @@ def how_to_have_an_agent(environ: Mapping[str, str]) -> str:
 
     file = user_path(environ, home_of(environ)) or "the file that OUTLAST_CONFIG names"
     example = '[agents.mine] with kind = "command" and command = ["python3", "/path/to/agent.py"]'
-    checkout = "run `make agents` or `pip install '.[all]'` in outlast's checkout"
-    install = f"put `codex` or `claude` on PATH, or {checkout}"
-    return f"{install}; or describe an agent in {file}: {example}"
+    return f"{how_to_install('codex', 'claude')}; or describe an agent in {file}: {example}"

@@ -53,6 +53,16 @@ def test_an_unknown_name_lists_what_is_there(tmp_path: Path) -> None:
     assert caught.value.hint == "add [agents.other] to the configuration"
 
 
+@pytest.mark.parametrize("name", ["codex", "claude"])
+def test_an_agent_that_is_not_installed_is_never_looked_for_on_a_package_index(name: str) -> None:
+    """outlast is on none: what has its name there is somebody else's."""
+    with pytest.raises(AgentNotFoundError) as caught:
+        resolve(name, {}, {"PATH": ""})
+    assert caught.value.hint is not None
+    assert f"run `make agents` or `pip install '.[{name}]'` in outlast's checkout" in caught.value.hint
+    assert "outlast[" not in caught.value.hint
+
+
 def test_agents_are_listed_with_what_keeps_them_from_starting(tmp_path: Path) -> None:
     environ = codex_on_path(tmp_path)
     codex, broken, mine = sorted(

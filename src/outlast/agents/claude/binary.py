@@ -9,12 +9,10 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from outlast.agents.installing import how_to_install
 from outlast.errors import AgentError
 
 _WHEEL = "claude_agent_sdk"
-HOW_TO_INSTALL = (
-    "put `claude` on PATH, or run `make agents` or `pip install '.[claude]'` in outlast's checkout"
-)
 _ELF = b"\x7fELF"
 _MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(?:[-+.][\w.]+)?")
@@ -38,7 +36,7 @@ def find_claude(configured: str | None, environ: Mapping[str, str]) -> Path:
         return wheel
     raise AgentError(
         "Claude Code is not installed: there is no `claude` on PATH and no wheel that carries it",
-        hint=f"{HOW_TO_INSTALL}; or name the program, as `command` in the configuration",
+        hint=f"{how_to_install('claude')}; or name the program, as `command` in the configuration",
     )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from outlast.agents.installing import how_to_install
 from outlast.errors import AgentError
 
 _WHEEL = "codex_cli_bin"
-HOW_TO_INSTALL = "put `codex` on PATH, or run `make agents` or `pip install '.[codex]'` in outlast's checkout"
 _ELF = b"\x7fELF"
 _MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
@@ -32,7 +32,7 @@ def find_codex(configured: str | None, environ: Mapping[str, str]) -> Path:
         return wheel
     raise AgentError(
         "codex is not installed: there is no `codex` on PATH and no wheel that carries it",
-        hint=f"{HOW_TO_INSTALL}; or name the program, as `command` in the configuration",
+        hint=f"{how_to_install('codex')}; or name the program, as `command` in the configuration",
     )
 
 
