@@ -20,7 +20,7 @@ CONTINUE = (
 )
 """What a turn that goes on is given in the place of its input."""
 TEXT_LIMIT = 64 * 1024
-"""Characters of an input or output of a call."""
+"""Characters kept of a call's input and output; the middle of a longer text is left out."""
 GATE_MOST = 512 * 1024
 """Bytes of a gate's choices and payload. What is larger is no gate: nobody could read what is chosen from."""
 OFFER_MOST = 64 * 1024

@@ -10,7 +10,6 @@ from outlast.agents.claude.wire import Message as WireMessage
 from outlast.agents.contract import AgentEvent, Message, ToolCall
 from outlast.agents.turnwise import bounded
 
-"""Characters kept of a call's input and output; the middle of a longer text is left out."""
 _OPEN_LIMIT = 1_000
 """Calls that are followed at a time: what bounds the state."""
 

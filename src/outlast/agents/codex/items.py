@@ -21,8 +21,6 @@ CALLS = frozenset(
 )
 """Item types that are tool calls."""
 
-"""Characters kept of a call's input and output; the middle of a longer text is left out."""
-
 _FAILED = frozenset({"failed", "declined", "errored", "interrupted"})
 
 

@@ -84,8 +84,7 @@ class Tables:
         self._blobs: dict[str, tuple[bytes, int]] = {}
         """Content and time of the last put."""
         self._marks: set[tuple[str, str]] = set()
-        """(session, digest)."""
-        """Digests that records refer to."""
+        """(session, digest) of what records refer to."""
         self._collected = 0
         weakref.finalize(self, _remove, self.folder, os.getpid())
 
