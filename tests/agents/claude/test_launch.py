@@ -186,8 +186,22 @@ def test_no_trace_call_what_the_transcript_mentions_is_not_told_again(tmp_path: 
     agent = Claude()
     names = ["toolu_1", "toolu_2", "toolu_3"]
     assert agent.unmentioned_calls(names, SESSION, "/some/space", environ) == set(names)
-    transcript(tmp_path, "-some-space", text="x" * (1024 * 1024 - 3) + "toolu_1" + "y" * 100 + "toolu_3")
+    transcript(tmp_path, "-some-space", text=" " * (1024 * 1024 - 3) + "toolu_1" + " " * 100 + "(toolu_3): ")
     assert agent.unmentioned_calls(names, SESSION, "/some/space", environ) == {"toolu_2"}
+
+
+@pytest.mark.parametrize(
+    "other", ["call_10", "the_call_1", "call_1" + "x" * 3_000_000, "x" * 3_000_000 + "call_1"]
+)
+def test_no_trace_call_an_id_that_begins_or_ends_another_one_is_not_mentioned(
+    tmp_path: Path, other: str
+) -> None:
+    """Gateways count: `call_1` stands in `call_10`."""
+    environ = {"CLAUDE_CONFIG_DIR": str(tmp_path)}
+    transcript(tmp_path, "-some-space", text=f'{{"id":"{other}"}}')
+    assert Claude().unmentioned_calls(["call_1"], SESSION, "/some/space", environ) == {"call_1"}
+    transcript(tmp_path, "-some-space", text=f'{{"id":"{other}","tool_use_id":"call_1"}}')
+    assert Claude().unmentioned_calls(["call_1"], SESSION, "/some/space", environ) == set()
 
 
 def test_a_home_that_is_not_there_is_said_before_claude_fails_on_it(tmp_path: Path) -> None:

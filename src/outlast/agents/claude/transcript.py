@@ -7,8 +7,9 @@ the program knows of it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from outlast.agents.transcript import open_regular
 
@@ -16,6 +17,9 @@ _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9]")
 _NAME_LIMIT = 200
 """Characters of a folder's name after which Claude Code shortens it and adds a sum that it alone makes."""
 _BITE = 1024 * 1024
+_BETWEEN = tuple(bytes([byte]) for byte in b" \t\r\n\"'\\()[]{}<>,;")
+"""What ends a word: an id is none of these."""
+_WORD = re.compile(rb"[^ \t\r\n\"'\\()\[\]{}<>,;]+")
 
 
 def claude_home(environ: Mapping[str, str]) -> Path:
@@ -54,16 +58,27 @@ def is_folder_of(name: str, workspace: str) -> bool:
 
 def unmentioned(path: Path, words: Iterable[str]) -> frozenset[str]:
     """Of these words those that stand nowhere in the transcript, nor in those of the session's subagents,
-    which Claude Code keeps in files of their own (measured with 2.1.332). Raises OSError."""
-    left = {word: word.encode() for word in words}
-    keep = max((len(data) for data in left.values()), default=1) - 1
+    which Claude Code keeps in files of their own (measured with 2.1.332). A part of a longer word is no
+    mention: ids may count. Raises OSError."""
+    left = {word.encode(): word for word in words}
+    longest = max(map(len, left), default=0)
     for one in (path, *sorted((path.parent / path.stem / "subagents").rglob("agent-*.jsonl"))):
         if not left:
             break
         with open_regular(one) as file:
-            tail = b""
-            while left and (bite := file.read(_BITE)):
-                seen = tail + bite
-                left = {word: data for word, data in left.items() if data not in seen}
-                tail = seen[-keep:] if keep else b""
-    return frozenset(left)
+            for piece in _whole_words(file, longest):
+                for data in left.keys() & _WORD.findall(piece):
+                    del left[data]
+    return frozenset(left.values())
+
+
+def _whole_words(file: BinaryIO, longest: int) -> Iterator[bytes]:
+    """The file in pieces that cut no word; of one that is longer than `longest` bytes only so much that it
+    still is."""
+    begun = b""
+    while bite := file.read(_BITE):
+        data = begun + bite
+        end = max(map(data.rfind, _BETWEEN)) + 1
+        yield data[:end]
+        begun = data[end:][-longest - 1 :]
+    yield begun
