@@ -54,6 +54,9 @@ class Capabilities:
     images: bool = False
     many_turns: bool = False
     """One process serves many turns; else a process is one turn."""
+    landing_precedes_model_call: bool = False
+    """It stores a prompt before it calls a model with it: what its transcript lacks, no model was told while
+    the machine stayed up."""
 
 
 # --- what the session wants --------------------------------------------------------------------

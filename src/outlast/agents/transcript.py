@@ -40,6 +40,12 @@ class Transcript:
         """Whether it proves that the agent never stored the prompt with this key."""
         return not self.damage and not self.loose and key not in self.keys
 
+    def holds(self, key: str) -> bool | None:
+        """Whether the program goes on from the prompt with this key; None where that can't be told."""
+        if key in self.keys:
+            return key not in self.taken_back
+        return False if self.lacks(key) else None
+
 
 @dataclass(frozen=True, slots=True)
 class SentPrompt:
@@ -51,8 +57,7 @@ class SentPrompt:
 
 @runtime_checkable
 class ReadsTranscript(Protocol):
-    """An adapter whose program's transcript can be read. Such a program stores a prompt before it calls the
-    model with it: what its transcript lacks, no model was told while the machine stayed up."""
+    """An adapter whose program's transcript can be read, and bears the request ids of the prompts."""
 
     def read_transcript(self, provider_session: str, environ: Mapping[str, str]) -> Transcript | None:
         """The transcript, None where there is none or it can't be read. `environ` is the runtime's

@@ -124,7 +124,8 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
     # Only where it decides something: the whole file is read.
     asked = gone and end is None and landing in _WRITTEN
     transcript = await _transcript(hosting, agent, loop) if asked else None
-    stored = _stored(turn, landing, loop, transcript)
+    first = agent is not None and agent.capabilities.landing_precedes_model_call
+    stored = _stored(turn, landing, loop, transcript, stores_first=first)
     if stored is False and agent is not None and turn is not None:
         # The file may be an older one than the agent had: what it said of the prompt is not undone by that.
         stored = None if await _took_in(hosting, agent, loop, generation, turn) else False
@@ -168,16 +169,17 @@ async def _transcript(hosting: Hosting, agent: object, loop: Loop) -> Transcript
 
 
 def _stored(
-    turn: OpenTurn | None, landing: Landing, loop: Loop, transcript: Transcript | None
+    turn: OpenTurn | None, landing: Landing, loop: Loop, transcript: Transcript | None, *, stores_first: bool
 ) -> bool | None:
-    """Whether the agent had stored the prompt. That it had not is proven only as long as the machine has been
-    up: what was written and never synced is gone after a loss of power, and a model may have been told."""
+    """Whether the agent had stored the prompt. That it had not, and so had told no model, is proven only of a
+    program that stores it first, and as long as the machine has been up: what was written and never synced is
+    gone after a loss of power."""
     if turn is None or transcript is None or landing not in _WRITTEN:
         return None
     if turn.turn in transcript.keys:
         return True
     same_boot = loop.attempt is not None and loop.attempt.boot_id == boot_id()
-    return False if same_boot and transcript.lacks(turn.turn) else None
+    return False if stores_first and same_boot and transcript.lacks(turn.turn) else None
 
 
 def _damage(transcript: Transcript | None) -> str:

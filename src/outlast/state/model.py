@@ -235,6 +235,8 @@ class Loop(msgspec.Struct):
     """bound, confirmed, lost or reseeded."""
     confirmed: bool = False
     """The agent has once acknowledged a finished turn on `provider_session`, whatever became of it since."""
+    session_since: int = 0
+    """The record that named `provider_session`; what was given before went to another one, or to none."""
     inputs: int = 0
     """Those that an agent was given on `provider_session`, less what provably was not."""
     lost_because: str = ""

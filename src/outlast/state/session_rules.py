@@ -87,6 +87,7 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
     loop = loop_of(state, record)
     another = body.provider_session != loop.provider_session
     loop.confirmed = body.state == "confirmed" or (loop.confirmed and not another)
+    loop.session_since = record.seq if another else loop.session_since
     if body.state == "lost":
         loop.lost_because, loop.lost_at = body.reason, record.seq
     elif body.state == "confirmed":

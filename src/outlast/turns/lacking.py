@@ -8,12 +8,11 @@ import asyncio
 from dataclasses import dataclass
 
 from outlast.agents.contract import Agent
-from outlast.agents.transcript import HoldsPrompts, ReadsTranscript, SentPrompt
+from outlast.agents.transcript import ReadsTranscript, Transcript
 from outlast.journal import Journal
 from outlast.records.envelope import Record
 from outlast.records.types import (
     AgentEventRecorded,
-    AgentSessionChanged,
     CallObserved,
     InputReserved,
     InputReturned,
@@ -25,6 +24,10 @@ from outlast.records.types import (
 from outlast.state.model import Loop
 from outlast.turns.hosting import Hosting
 
+LOOKED_AT = 2_000
+"""Records at the journal's end that are read first: mostly the newest turn is among them, and is held as all
+before it are then. Where it is not, four times as many are read, and so on."""
+
 
 @dataclass(slots=True)
 class _Worked:
@@ -33,7 +36,6 @@ class _Worked:
     turn: str
     seq: int
     """Of its first record among them."""
-    attempts: int = 0
     given: bool = False
     began: bool = False
     """The agent has said or begun something in it: its session held the prompt by then."""
@@ -46,33 +48,41 @@ async def lacking_since(
     where it lacks none, or that can't be told: a program that stores a prompt after the model was asked may
     never have held it, and what such a one has lost of its calls is told by `turns.dropped_calls`. Looked at
     are those after record `after` that are closed. Raises OSError."""
-    session = loop.provider_session
-    if session is None or not (isinstance(agent, HoldsPrompts) and isinstance(agent, ReadsTranscript)):
+    session, stores_first = loop.provider_session, agent.capabilities.landing_precedes_model_call
+    if session is None or not stores_first or not isinstance(agent, ReadsTranscript):
         return None
-    first: _Worked | None = None
-    for one in reversed(await _worked(journal, loop, after)):
-        if one.turn in journal.state.open_turns or not (one.given and one.began):
-            continue
-        sent = SentPrompt(one.turn, one.attempts)
-        held = await asyncio.to_thread(agent.holds_prompt, sent, session, hosting.workspace, hosting.environ)
-        if held is not False:
-            break  # What is cut off is an end: what came before this is there, or was told with this.
-        first = one
-    return None if first is None else (first.seq - 1, first.turn)
+    transcript: Transcript | None = None
+    tip, looked_at = journal.state.seq, LOOKED_AT
+    while True:
+        since = max(after, tip - looked_at)
+        worked = await _worked(journal, loop, since)
+        given = [
+            one for one in worked if one.given and one.began and one.turn not in journal.state.open_turns
+        ]
+        if given and transcript is None:
+            transcript = await asyncio.to_thread(agent.read_transcript, session, hosting.environ)
+            if transcript is None:
+                return None
+        first: _Worked | None = None
+        for one in reversed(given):
+            if transcript is not None and transcript.holds(one.turn) is not False:
+                # What is cut off is an end: what came before this is there, or was told with this.
+                return None if first is None else (first.seq - 1, first.turn)
+            first = one
+        # A turn from before the session: all that was given to the session is after it.
+        if since == after or any(one.seq < loop.session_since for one in worked):
+            return None if first is None else (first.seq - 1, first.turn)
+        looked_at *= 4
 
 
 async def _worked(journal: Journal, loop: Loop, after: int) -> list[_Worked]:
-    """In the order in which they were worked on last, in the session that the loop has now."""
+    """Those that begin after record `after`, in the order in which they were worked on last; `given` and
+    `began` are of the session that the loop has now."""
     found: dict[str, _Worked] = {}
-    session = loop.provider_session if after else None
     async for record in journal.read(after=after):
-        if record.loop != loop.loop:
-            continue
-        if isinstance(record.body, AgentSessionChanged):
-            if record.body.provider_session != session:
-                session = record.body.provider_session
-                found = {turn: _Worked(turn, one.seq, one.attempts) for turn, one in found.items()}
-        elif record.turn is not None:
+        if record.seq == loop.session_since:
+            found = {turn: _Worked(turn, one.seq) for turn, one in found.items()}
+        if record.loop == loop.loop and record.turn is not None:
             _note(found, record, record.turn)
     return list(found.values())
 
@@ -80,20 +90,17 @@ async def _worked(journal: Journal, loop: Loop, after: int) -> list[_Worked]:
 def _note(found: dict[str, _Worked], record: Record, turn: str) -> None:
     match record.body:
         case TurnStarted() | TurnRetried():
-            found[turn] = _Worked(turn, record.seq, attempts=_attempts(found.pop(turn, None)))
-        case TurnAttemptStarted(attempt=attempt):
-            found.setdefault(turn, _Worked(turn, record.seq)).attempts = attempt
+            found.pop(turn, None)
+            found[turn] = _Worked(turn, record.seq)
+        case TurnAttemptStarted():
+            found.setdefault(turn, _Worked(turn, record.seq))
         case InputReserved(key=key) if turn in found and key == turn:
             found[turn].given = True
         case InputReturned(request_id=key) if key in found:
-            found[key] = _Worked(key, found[key].seq, found[key].attempts)
+            found[key] = _Worked(key, found[key].seq)
         case CallObserved() | ReplyInterrupted() if turn in found:
             found[turn].began = True
         case AgentEventRecorded(kind=kind) if turn in found:
             found[turn].began |= kind in ("message", "thought")
         case _:
             pass
-
-
-def _attempts(before: _Worked | None) -> int:
-    return 0 if before is None else before.attempts

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.support.counting import Counting
 from tests.support.stores import admit, entry
 
 from outlast.errors import SessionNotFoundError
@@ -73,22 +74,6 @@ def test_the_present_is_what_the_whole_view_says_of_it(
     tmp_path_factory: pytest.TempPathFactory, journal: GeneratedJournal
 ) -> None:
     asyncio.run(_same_as_the_view(journal, sqlite_url(tmp_path_factory.mktemp("journal") / "x.db")))
-
-
-class Counting:
-    """A real store that counts the rows it gave."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.rows = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def read(self, name: str, after: int, limit: int = 1000) -> list[Any]:
-        rows = await self._store.read(name, after, limit)
-        self.rows += len(rows)
-        return rows
 
 
 async def test_a_long_history_is_not_read_for_the_present(store: Store) -> None:

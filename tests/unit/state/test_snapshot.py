@@ -98,6 +98,14 @@ FOLDS = {
         "4": "8d8a0cefaeda3ed4",
         "5": "67f45e21a9feee29",
     },
+    11: {
+        "shape": "17f4f800cb8ac113",
+        "1": "e59210973b91cc86",
+        "2": "c552a33f6dbabff9",
+        "3": "2888283af34cfde5",
+        "4": "15421f54318b3cb2",
+        "5": "1756a21d13264d27",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

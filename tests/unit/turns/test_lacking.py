@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
+from tests.support.counting import Counting
 
 from outlast.agents import Command
-from outlast.agents.transcript import SentPrompt, Transcript
+from outlast.agents.contract import Capabilities
+from outlast.agents.transcript import Transcript
 from outlast.journal import Journal
 from outlast.keep import Claim
 from outlast.records.envelope import Draft
@@ -26,8 +29,10 @@ from outlast.records.types import (
     TurnInterrupted,
     TurnStarted,
 )
+from outlast.store.contract import Store
 from outlast.store.url import open_store
 from outlast.testing.journals import JournalBuilder
+from outlast.turns import lacking
 from outlast.turns.hosting import Hosting
 from outlast.turns.lacking import lacking_since
 
@@ -41,22 +46,25 @@ class Holding(Command):
     """Knows of each prompt whether its transcript holds it; None where it can't tell."""
 
     held: dict[str, bool | None] = field(default_factory=dict)
+    readings: list[str] = field(default_factory=list)
 
-    def holds_prompt(
-        self, prompt: SentPrompt, provider_session: str, workspace: str, environ: Mapping[str, str]
-    ) -> bool | None:
-        return self.held[prompt.request_id]
+    def read_transcript(self, provider_session: str, environ: Mapping[str, str]) -> Transcript | None:
+        self.readings.append(provider_session)
+        holds = frozenset(key for key, held in self.held.items() if held)
+        return Transcript(Path("x"), holds, loose=None in self.held.values())
 
 
 class StoringFirst(Holding):
     """Stores a prompt before it asks the model."""
 
-    def read_transcript(self, provider_session: str, environ: Mapping[str, str]) -> Transcript | None:
-        return None
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(resume=True, landing_precedes_model_call=True)
 
 
 @dataclass
 class Session:
+    store: Counting
     journal: Journal
     hosting: Hosting
 
@@ -89,13 +97,13 @@ class Session:
 
 @pytest.fixture
 async def session(tmp_path: Path) -> AsyncIterator[Session]:
-    store = await open_store("memory://")
+    store = Counting(await open_store("memory://"))
     lease = await store.acquire("session")
-    journal = await Journal.open(store, lease)
+    journal = await Journal.open(cast("Store", store), lease)
     drafts = JournalBuilder().drafts[1:]
     await journal.append([Draft(Fence(epoch=lease.epoch, holder="me")), *drafts])
     claim = Claim(store.store_id, "lineage", lease.epoch, "me")
-    made = Session(journal, Hosting("session", str(tmp_path), tmp_path, claim, "m", b"", {}))
+    made = Session(store, journal, Hosting("session", str(tmp_path), tmp_path, claim, "m", b"", {}))
     await made.bind("thr")
     yield made
     await store.close()
@@ -109,6 +117,48 @@ async def test_the_turns_after_the_last_one_that_is_held_are_lacking(session: Se
     assert await session.lacks(held) == (before, "b")
     assert await session.lacks(StoringFirst(["true"], held={"c": True})) is None
     assert await session.lacks(held, after=session.journal.state.seq) is None
+
+
+async def test_a_transcript_is_read_once_however_many_turns_it_lacks(session: Session) -> None:
+    before = await session.cut("0", SAID)
+    for number in range(1, 9):
+        await session.cut(str(number), SAID)
+    held = StoringFirst(["true"])
+    assert await session.lacks(held) == (before, "0")
+    assert held.readings == ["thr"]
+
+
+@pytest.mark.parametrize("held", [1, 20, 39, None])
+async def test_only_the_end_of_a_journal_is_read_and_before_it_as_much_as_is_needed(
+    session: Session, monkeypatch: pytest.MonkeyPatch, held: int | None
+) -> None:
+    """Whatever of it is read first, what is found is the same."""
+    befores = [await session.cut(str(number), SAID, *[CALLED] * (number % 5)) for number in range(40)]
+    agent = StoringFirst(["true"], held={} if held is None else {str(held): True})
+    first = 0 if held is None else held + 1
+    wanted = (befores[first], str(first)) if first < 40 else None
+    for looked_at in (1, 3, 10, 2_000):
+        monkeypatch.setattr(lacking, "LOOKED_AT", looked_at)
+        assert await session.lacks(agent) == wanted
+    monkeypatch.setattr(lacking, "LOOKED_AT", 10)
+    session.store.rows = 0
+    await session.lacks(agent)
+    tip, needed = session.journal.state.seq, 0 if held is None else befores[held]
+    assert session.store.rows <= 10 + 6 * (tip - needed)
+
+
+async def test_a_session_that_was_given_nothing_yet_is_not_looked_for_in_all_that_was_before_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        await session.cut(str(number), SAID)
+    await session.bind("another")
+    monkeypatch.setattr(lacking, "LOOKED_AT", 10)
+    agent = StoringFirst(["true"])
+    session.store.rows = 0
+    assert await session.lacks(agent) is None
+    assert agent.readings == []
+    assert session.store.rows <= 11, "and the one where the reading begins"
 
 
 async def test_nothing_is_lacking_that_cannot_be_told(session: Session) -> None:

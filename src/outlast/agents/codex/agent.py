@@ -71,7 +71,14 @@ class Codex:
     def capabilities(self) -> Capabilities:
         """Prompts carry a key that codex stores and gives back; one process serves many turns and takes
         inputs while one runs."""
-        return Capabilities(resume=True, steer=True, message_key=True, images=True, many_turns=True)
+        return Capabilities(
+            resume=True,
+            steer=True,
+            message_key=True,
+            images=True,
+            many_turns=True,
+            landing_precedes_model_call=True,
+        )
 
     def launch(self, context: LaunchContext) -> LaunchSpec:
         """The command to run. Raises AgentError when the program or CODEX_HOME is not there."""
@@ -105,11 +112,7 @@ class Codex:
     ) -> bool | None:
         """Whether the thread's rollout holds the prompt, and codex goes on from it."""
         found = self.read_transcript(provider_session, environ)
-        if found is None:
-            return None
-        if prompt.request_id in found.keys:
-            return prompt.request_id not in found.taken_back
-        return False if found.lacks(prompt.request_id) else None
+        return None if found is None else found.holds(prompt.request_id)
 
     def state_home(self, environ: Mapping[str, str]) -> Path:
         """Codex's home."""
