@@ -14,6 +14,7 @@ from tests.support.processes import processes_of, until
 import outlast
 from outlast.agents import Command
 from outlast.agents.contract import Fold, FoldContext, LaunchContext, LaunchSpec
+from outlast.agents.failure import kind_of
 from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
 
@@ -87,14 +88,38 @@ async def test_a_workspace_that_is_gone_is_told_with_what_to_do(tmp_path: Path, 
         turn = await (await session.send("hello", agent="a")).result()
         assert turn.outcome == "failed"
         assert turn.receipt is not None
-        assert turn.receipt.failed_phase == "host_launch"
-        said = turn.receipt.error.message
-        assert f"the workspace {tmp_path / 'work'} is not there" in said
-        assert "outlast retry" in said
+        assert (turn.receipt.failed_phase, turn.receipt.error.code) == ("host_launch", "workspace_missing")
+        assert f"the workspace {tmp_path / 'work'} is not there" in turn.receipt.error.message
+        assert kind_of("workspace_missing").next_step == "Put the folder back, then `outlast retry`."
     async with owner(tmp_path) as session:
         assert (await session.retry()).result == "done"
         assert (await session.outcome(turn.turn)).text == "hello"
     until(lambda: not processes_of(tmp_path), "nothing is left")
+
+
+@pytest.mark.parametrize("program", ["/nope/agent", "no-such-agent", "no_interpreter"])
+async def test_of_an_agent_that_is_not_there_it_is_told_that_no_program_ran(
+    tmp_path: Path, program: str
+) -> None:
+    if program == "no_interpreter":
+        script = tmp_path / program
+        script.write_text("#!/nope/python\n")
+        script.chmod(0o755)
+        program = str(script)
+    (tmp_path / "work").mkdir()
+    agents = {"a": Command([program])}
+    async with outlast.Runtime(sqlite_url(tmp_path / "x.db"), agents=agents) as runtime, asyncio.timeout(30):
+        session = runtime.session("s", workspace=tmp_path / "work")
+        turn = await (await session.send("hello", agent="a")).result()
+    assert turn.receipt is not None
+    error = turn.receipt.error
+    assert (turn.receipt.failed_phase, error.code, error.exit_status) == (
+        "host_launch",
+        "launch_failed",
+        None,
+    )
+    assert Path(program).name in error.message
+    assert "no program ran" in kind_of(error.code).sentence
 
 
 async def test_an_adapter_that_looks_for_long_before_a_launch_holds_nobody_else(

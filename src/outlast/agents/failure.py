@@ -59,6 +59,18 @@ _KINDS = (
         "Read the end of its error output; mend what it names, then `outlast retry`.",
     ),
     Kind(
+        "launch_failed",
+        None,
+        "The agent's program is not there or could not be started: no program ran.",
+        "Mend what is named there: no program ran. Then `outlast retry`.",
+    ),
+    Kind(
+        "workspace_missing",
+        None,
+        "The folder that the agent is to work in is not there, or cannot be entered: no program ran.",
+        "Put the folder back, then `outlast retry`.",
+    ),
+    Kind(
         "timeout_idle",
         "resume_session",
         "The agent said nothing for longer than `idle_timeout`, with no tool call and no question open.",
@@ -86,7 +98,7 @@ _KINDS = (
     Kind(
         "auth_failed",
         None,
-        "The provider refused the agent's credentials.",
+        "The provider refused the agent's credentials, or the agent has none.",
         "Log in with the agent's own command, or let its key through with `env`; then `outlast retry`.",
     ),
     Kind(
@@ -252,6 +264,7 @@ _TEXTS = tuple(
             r"invalid (x-)?api.?key|incorrect api key|not logged in|please (run .{0,20})?log ?in",
             "auth_failed",
         ),
+        (r"missing environment variable:? `?\w*(key|token)\b", "auth_failed"),
     )
 )
 

@@ -239,10 +239,6 @@ def receipt_line(receipt: Receipt) -> str:
     return f"{when}{message.rstrip('.')} ({error.code})"
 
 
-_NOT_RUN = (126, 127)
-"""Exit statuses that stand for a program that could not be executed, or was not there."""
-
-
 def failure_lines(receipt: Receipt, session: str, words: Sequence[str]) -> list[str]:
     """Below a failure: the last `words` that the agent wrote to its standard error, and what to do."""
     from outlast.agents.failure import kind_of
@@ -250,8 +246,6 @@ def failure_lines(receipt: Receipt, session: str, words: Sequence[str]) -> list[
 
     if receipt.retry is not None:
         step = naming(f"nothing: {_planned(receipt.retry)}; `outlast retry` does it now", session)
-    elif receipt.failed_phase == "host_launch" and receipt.error.exit_status in _NOT_RUN and not words:
-        step = naming("Mend what is named there: no program ran. Then `outlast retry`.", session)
     else:
         step = naming(kind_of(receipt.error.code).next_step, session)
     return [*(f"  | {word}" for word in words), f"  what to do: {step}"]

@@ -288,7 +288,7 @@ class AgentHost:
                 LaunchRequest(argv=spec.argv, env=dict(spec.env), cwd=spec.cwd, input_limit=spec.input_limit)
             )
         except LaunchFailedError as error:
-            raise launch.not_executed(error, spec.cwd) from error
+            raise launch.not_executed(error, spec) from error
 
     async def write(self, seq: int, item: InputLine | CloseStdin) -> str | None:
         """Give the agent a line as input `seq`; None when it is accepted, else why it was refused. A refused

@@ -4,6 +4,8 @@ the folder is ended first, verified."""
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -54,18 +56,23 @@ class LaunchFailure(Exception):  # noqa: N818 - becomes a receipt
         self.failure = failure
 
 
-def no_folder(path: str) -> str:
-    """That the agent has no folder to run in, and what to do."""
-    return f"the workspace {path} is not there or cannot be entered: put it back, then `outlast retry`"
+def no_folder(path: str) -> LaunchFailure:
+    """The agent has no folder to run in."""
+    return LaunchFailure(
+        Failure("workspace_missing", f"the workspace {path} is not there or cannot be entered")
+    )
 
 
-def not_executed(error: LaunchFailedError, cwd: str) -> LaunchFailure:
+def not_executed(error: LaunchFailedError, spec: LaunchSpec) -> LaunchFailure:
     """The shim could not execute the agent's program."""
     if error.stage == "cwd":  # The folder may have gone since the adapter looked.
-        return LaunchFailure(Failure("exit_nonzero", no_folder(cwd), exit_status=126))
+        return no_folder(spec.cwd)
     if error.stage == "exec":
-        return LaunchFailure(Failure("exit_nonzero", error.message, exit_status=127))
-    return LaunchFailure(Failure("unknown", str(error)))
+        why = os.strerror(error.number)
+        which = ": it, or what its first line names" if error.number == errno.ENOENT else ""
+        message = f"{spec.argv[0]} cannot be executed: {why}{which}"
+        return LaunchFailure(Failure("launch_failed", message))
+    return LaunchFailure(Failure("launch_failed", str(error)))
 
 
 def at_fault(agent: Agent, what: str, error: Exception) -> LaunchFailure:
@@ -80,7 +87,7 @@ def first_fold(hosting: Hosting, agent: Agent, loop: str, launched: Launched) ->
     try:
         return agent.fold(fold_context(hosting, loop, launched), None)
     except AgentError as error:
-        raise LaunchFailure(Failure("unknown", str(error))) from error
+        raise LaunchFailure(Failure("launch_failed", str(error))) from error
     except Exception as error:
         raise at_fault(agent, "could not begin to read", error) from error
 
@@ -97,11 +104,11 @@ def prepared(hosting: Hosting, agent: Agent, loop: str, launched: Launched) -> L
         given=launched.given,
     )
     if not Path(context.workspace).is_dir():
-        raise LaunchFailure(Failure("unknown", no_folder(context.workspace)))
+        raise no_folder(context.workspace)
     try:
         return agent.launch(context)
     except AgentError as error:
-        raise LaunchFailure(Failure("exit_nonzero", str(error), exit_status=127)) from error
+        raise LaunchFailure(Failure("launch_failed", str(error))) from error
     except Exception as error:
         raise at_fault(agent, "could not prepare the launch", error) from error
 

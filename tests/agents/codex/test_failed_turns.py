@@ -56,6 +56,24 @@ def test_a_pause_in_the_message_is_the_retry_after() -> None:
     assert failure_of(lab.ends(status="failed", error=error)).retry_after == 11.5
 
 
+@pytest.mark.parametrize(
+    ("info", "message", "code"),
+    [
+        (None, "Missing environment variable: `OPENAI_API_KEY`.", "auth_failed"),
+        ("other", "Missing environment variable: `MY_PROVIDER`. Set it.", "auth_failed"),
+        ("other", "Not logged in", "auth_failed"),
+        ("other", "the weather is bad", "unknown"),
+        ("usageLimitExceeded", "please log in", "quota_exhausted"),
+    ],
+)
+def test_that_codex_has_no_key_is_known_by_its_words_where_it_has_no_code(
+    info: str | None, message: str, code: str
+) -> None:
+    lab = Lab().ready().running()
+    error = {"message": message, "codexErrorInfo": info}
+    assert failure_of(lab.ends(status="failed", error=error)).code == code
+
+
 def window(used: float, over: int | None) -> dict[str, Any]:
     return {"usedPercent": used, "windowDurationMins": 300, "resetsAt": over}
 

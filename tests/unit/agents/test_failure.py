@@ -23,6 +23,8 @@ CODES = [
     "crashed",
     "oom_killed",
     "exit_nonzero",
+    "launch_failed",
+    "workspace_missing",
     "timeout_idle",
     "timeout_total",
     "transport_lost",
@@ -114,6 +116,8 @@ def test_structured_codes_are_recognised(given_code: str, code: str) -> None:
 def test_known_words_decide_only_where_no_code_does() -> None:
     assert classify_text("Error: No conversation found with session ID x") == "session_missing"
     assert classify_text("the weather is bad") == "unknown"
+    assert classify_text("Missing environment variable: `OPENAI_API_KEY`.") == "auth_failed"
+    assert classify_text("Missing environment variable: `EDITOR`.") == "unknown"
     assert reported("oops", "429 Too Many Requests").code == "rate_limited"
     assert reported("auth_failed", "Too Many Requests").code == "auth_failed"
 

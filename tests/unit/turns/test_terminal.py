@@ -53,7 +53,7 @@ def test_a_killed_agent_is_a_receipt_with_a_recovery_record() -> None:
 
 
 def test_a_launch_that_failed_has_nothing_to_recover() -> None:
-    ending = Ending(failure=Failure("exit_nonzero", "not found", exit_status=127), phase="host_launch")
+    ending = Ending(failure=Failure("launch_failed", "not found"), phase="host_launch")
     (failed,) = close(RUNNING, "t", ending).drafts
     assert isinstance(failed.body, TurnFailed)
     assert failed.body.receipt.completed_phases == ["accept"]

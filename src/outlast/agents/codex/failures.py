@@ -12,7 +12,7 @@ import msgspec
 
 from outlast.agents.codex.wire import RpcError, TurnError, decode
 from outlast.agents.contract import Failure
-from outlast.agents.failure import pause_in, tidy
+from outlast.agents.failure import classify_text, pause_in, tidy
 from outlast.agents.turnwise import code_of_status
 
 _CODES = {
@@ -36,6 +36,9 @@ _CUT = "stream disconnected before completion"
 """How codex tells of an answer that ended too early (measured: its code is `other` then)."""
 
 
+_NO_KEY = "Missing environment variable: "
+
+
 def turn_failure(error: TurnError | None) -> Failure:
     """The failure of a turn that codex ended with an error."""
     if error is None:
@@ -48,8 +51,18 @@ def turn_failure(error: TurnError | None) -> Failure:
         code = _transport_code(status)
     elif name in ("", "other") and error.message.startswith(_CUT):
         code = "transport_lost"
+    elif name in ("", "other"):
+        code = _of_words(error.message)
     detail = f" ({name})" if name else ""
     return Failure(code, f"codex{detail}: {tidy(error.message)}", retry_after=pause_in(error.message))
+
+
+def _of_words(message: str) -> str:
+    """That codex has no credentials it tells in words alone: the key that its provider is configured to use
+    may be in an environment variable of any name."""
+    if message.startswith(_NO_KEY) or classify_text(message) == "auth_failed":
+        return "auth_failed"
+    return "unknown"
 
 
 def _transport_code(status: int | None) -> str:
@@ -68,7 +81,7 @@ def session_failure(error: RpcError) -> Failure:
         return Failure("session_missing", "codex has no record of this thread")
     if error.code == _INTERNAL_ERROR:
         return Failure("session_corrupt", f"codex cannot load this thread: {tidy(error.message)}")
-    return Failure("unknown", f"codex refused to open a thread: {tidy(error.message)}")
+    return Failure(_of_words(error.message), f"codex refused to open a thread: {tidy(error.message)}")
 
 
 def _is_missing(error: RpcError) -> bool:
@@ -82,7 +95,9 @@ def prompt_failure(error: RpcError) -> Failure:
     refused = decode(error.data, _RefusedInput)
     if refused is not None and refused.input_error_code == "input_too_large":
         return Failure("unknown", f"the input is too long for codex: it takes {refused.max_chars} characters")
-    return Failure("protocol_error", f"codex refused the turn: {tidy(error.message)}")
+    code = _of_words(error.message)
+    code = "protocol_error" if code == "unknown" else code
+    return Failure(code, f"codex refused the turn: {tidy(error.message)}")
 
 
 class _RefusedInput(msgspec.Struct, frozen=True):
