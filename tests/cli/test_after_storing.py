@@ -42,7 +42,7 @@ def test_it_is_told_to_people_too_and_the_way_back_stays_resume(shell: Shell) ->
         "run", "-a", "scripted", "--session", "s", "hi", environ=faulty(shell, "restore.acquire.before")
     )
     assert ran.code == 1
-    back, error = ran.err.splitlines()
+    error, back = ran.err.splitlines()
     assert back == "to come back: outlast resume s"
     assert "the input is stored, as turn" in error
 

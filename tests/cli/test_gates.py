@@ -1,8 +1,10 @@
 """Questions that an agent asks, from the shell."""
 
 import asyncio
+import json
 import os
 import pty
+import sys
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -122,7 +124,7 @@ def test_an_answer_that_waits_for_an_owner_is_shown_and_not_asked_for_again(shel
     gate = gate_of(shell, "s")["id"]
     shell.run("answer", "s", gate, "left")
     shown = shell.run("show", "s").out
-    assert "Which one? (left, right)\n      answered left by" in shown
+    assert "Which one?\n      left\n      right\n      answered left by" in shown
     assert f"decided, and not yet carried out: nobody owns the session\n  answer {gate} left by" in shown
     (waiting,) = shell.show("s")["commands"]
     assert (waiting["command"], waiting["gate"], waiting["choice"]) == ("answer", gate, "left")
@@ -132,6 +134,42 @@ def test_an_answer_that_waits_for_an_owner_is_shown_and_not_asked_for_again(shel
     assert (other.code, "outlast resume s" in other.out) == (4, True)
     assert shell.run("resume", "s").out == "g=left\n"
     assert shell.show("s")["commands"] == []
+
+
+ASKS = """
+import json, sys
+prompt = json.loads(sys.stdin.readline())
+always = "Always allow: Bash(echo c *) (kept in the project's local settings)"
+choices = [
+    {"id": "allow_once", "label": "Allow", "kind": "allow_once"},
+    {"id": "allow_always", "label": always, "kind": "allow_always"},
+    *({"id": f"more{n}", "label": "x" * 1000, "kind": "reject_once"} for n in range(30)),
+]
+gate = {"type": "gate", "id": "g", "question": "echo c?", "choices": choices}
+print(json.dumps(gate | {"nonce": prompt["nonce"]}), flush=True)
+sys.stdin.readline()
+print(json.dumps({"type": "done", "nonce": prompt["nonce"]}), flush=True)
+"""
+
+
+def test_what_a_choice_stands_for_is_said_wherever_an_answer_is_asked_for(shell: Shell) -> None:
+    """Its id alone does not tell what an "always" allows. Each has a line of its own, and there are bounds."""
+    script = shell.folder / "asks.py"
+    script.write_text(ASKS)
+    shell.agents(asks=(sys.executable, str(script)))
+    ran = shell.run("run", "-a", "asks", "--session", "s", "go")
+    assert ran.code == 6, ran
+    for said in (ran.err, shell.run("show", "s").out, shell.run("wait", "s").err):
+        lines = [line.strip() for line in said.splitlines()]
+        always = "Always allow: Bash(echo c *) (kept in the project's local settings)"
+        assert f"allow_always  {always}" in lines, said
+        assert "allow_once  Allow" in lines
+        assert "… and 12 more: outlast show s --json" in lines
+        assert max(map(len, lines)) < 700
+    as_json = shell.run("wait", "--json", "s")
+    assert [set(json.loads(line)) for line in as_json.err.splitlines()] == [
+        {"error", "message", "hint", "session"}
+    ]
 
 
 def test_an_answer_from_elsewhere_reaches_a_running_session(shell: Shell) -> None:

@@ -65,6 +65,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_the_cancel_stays_asked_for(shell: Sh
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "left before the cancel was carried out; it stays asked for" in err
+    assert err.splitlines()[-1] == "to come back: outlast resume s"
     assert "goes on" not in err
     assert shell.run("resume", "s").code == 130
     assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled"]
@@ -75,13 +76,36 @@ def test_sigterm_leaves_the_agent_at_work_and_resume_finishes_the_same_turn(shel
     interrupt(process, signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "outlast resume s" in err
+    assert err.splitlines()[-2:] == [
+        "outlast: left before the end; the agent goes on under its shim",
+        "to come back: outlast resume s",
+    ]
     assert status(shell) == "detached"
     (shell.folder / "go").touch()
     ran = shell.run("resume", "--json", "s")
     assert ran.code == 0, ran
     assert ran.lines[-1]["outcome"] == "done"
     assert len(shell.effects.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_who_leaves_while_a_retry_is_waited_for_is_told_that_nothing_goes_on(
+    shell: Shell, as_json: bool
+) -> None:
+    process = shell.start(
+        "run", "-a", "scripted", "--session", "s", *(["--json"] if as_json else []),
+        "[[fail:rate_limited:600:slow down]]",
+    )  # fmt: skip
+    until(lambda: bool(shell.sessions()) and "waits" in str(shell.show("s")["turns"]), "the wait")
+    interrupt(process, signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    *_, left, way_back = err.splitlines()
+    assert "outlast resume s" in way_back
+    assert "left before the end; turn " in left
+    assert "waits until " in left
+    assert "nothing goes on before `outlast resume s`" in left
+    assert "shim" not in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

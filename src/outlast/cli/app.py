@@ -215,6 +215,9 @@ def _report(failure: Failure, options: Sequence[str]) -> int:
     with _tolerated(sys.stderr):
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
+    if failure.afterwards is not None:
+        with _tolerated(sys.stderr):
+            failure.afterwards()
     return failure.exit_code
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -43,12 +43,16 @@ class Failure:
 
     line: ErrorLine
     exit_code: int
+    below: tuple[str, ...] = ()
+    """For people, each on a line of its own below the error: what they choose from."""
+    afterwards: Callable[[], None] | None = None
+    """Says what comes after the error: the way back."""
 
     def as_text(self) -> str:
         message = _one_line(self.line.message).rstrip(".")
         separator = " " if message.endswith("?") else ". "
         hint = f"{separator}{_one_line(self.line.hint)}" if self.line.hint else ""
-        return visible(f"outlast: {message}{hint}")
+        return "\n".join(map(visible, (f"outlast: {message}{hint}", *self.below)))
 
     def as_json(self) -> str:
         return msgspec.json.encode(self.line).decode("utf-8")
@@ -64,10 +68,18 @@ class WaitingForAnswerError(OutlastError):
     exit_code = Exit.WAITING
 
     def __init__(
-        self, message: str, *, gate: str, hint: str | None = None, session_id: str | None = None
+        self,
+        message: str,
+        *,
+        gate: str,
+        choices: tuple[str, ...] = (),
+        hint: str | None = None,
+        session_id: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint, session_id=session_id)
         self.gate = gate
+        self.choices = choices
+        """A line for each, for people."""
 
 
 class NobodyRunsItError(OutlastError):
@@ -107,7 +119,15 @@ class StoredInputError(Exception):
         self.turn = turn
 
 
-_ON_PURPOSE = (DetachedError, WaitingForAnswerError, OutputError, BusyError, TurnHeldError)
+class LeftError(Exception):
+    """Its cause ended a command that had come to a session: after it the way back is told, the last line."""
+
+    def __init__(self, way_back: Callable[[], None]) -> None:
+        super().__init__()
+        self.way_back = way_back
+
+
+_ON_PURPOSE = (DetachedError, WaitingForAnswerError, OutputError, BusyError, TurnHeldError, LeftError)
 """Ways to end that say themselves what became of the input."""
 
 
@@ -126,8 +146,12 @@ def telling_of(sent: Sent) -> Iterator[None]:
 
 def failure_of(error: BaseException) -> Failure:
     """What the user is told about `error`, whatever it is."""
+    if isinstance(error, LeftError):
+        assert error.__cause__ is not None
+        return replace(failure_of(error.__cause__), afterwards=error.way_back)
     if isinstance(error, OutlastError):
-        return Failure(_line_of(error), _exit_of(error))
+        choices = error.choices if isinstance(error, WaitingForAnswerError) else ()
+        return Failure(_line_of(error), _exit_of(error), tuple(f"  {line}" for line in choices))
     if isinstance(error, StoredInputError):
         return _after_storing(error)
     if isinstance(error, KeyboardInterrupt):

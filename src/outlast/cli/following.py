@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from outlast.cli.console import can_ask
 from outlast.cli.contact import lives_elsewhere
 from outlast.cli.deciding import Decider
-from outlast.cli.failures import DetachedError, WaitingForAnswerError
+from outlast.cli.failures import DetachedError, LeftError, WaitingForAnswerError
 from outlast.cli.gates import Approve, OpenQuestion
 from outlast.cli.output import Screen, exact, visible
 from outlast.cli.owners import heard
 from outlast.cli.present import Presenter, way_back_command
 from outlast.cli.signals import Signals, Wish
-from outlast.cli.text import delay_line, first_line, in_one_line
+from outlast.cli.text import choice_lines, delay_line, first_line, in_one_line, short
+from outlast.cli.times import exact_time
 from outlast.records.envelope import Record
 from outlast.records.types import GateOpened, GateResolved, InputAccepted
 from outlast.state.choices import about_lost
@@ -219,7 +221,7 @@ class Attendance:
         """What is said on the way out. A cancel cannot be taken back once the agent hears of it, and so it
         stays asked for; who presses twice at once still has asked."""
         if not self.policy.cancelling:
-            return DetachedError("left before the end; the agent goes on under its shim")
+            return DetachedError(f"left before the end; {await self._what_goes_on()}")
         watch = self._watch
         with watch.runtime.store.changes(watch.session.id) as bell, suppress(TimeoutError):
             async with asyncio.timeout(STORED_WITHIN):
@@ -227,6 +229,25 @@ class Attendance:
                     await bell.wait()
                     bell.clear()
         return DetachedError("left before the cancel was carried out; it stays asked for")
+
+    async def _what_goes_on(self) -> str:
+        """What happens while this command is not there."""
+        from outlast.journal import load_state
+        from outlast.state.delays import delays
+
+        store, session = self._watch.runtime.store, self._watch.session.id
+        if await lives_elsewhere(self._watch.runtime, session):
+            return "its owner goes on with it"
+        state = await load_state(store, session)
+        back = f"`{way_back_command(session)}`"
+        waits = next(delays(state), None)
+        if waits is not None:
+            turn, delay = waits
+            waited = f"turn {short(turn)} waits until {exact_time(delay.until)}, and then for an owner"
+            return f"{waited}: nothing goes on before {back}"
+        if any(turn.attempt is not None for turn in state.open_turns.values()):
+            return "the agent goes on under its shim"
+        return f"nothing goes on before {back}"
 
     async def _cancel_is_stored(self) -> bool:
         pending = await self._watch.runtime.store.pending(self._watch.session.id)
@@ -242,6 +263,22 @@ class Attendance:
         # Else it is settled when the turn's end is seen: until then a second Ctrl-C means "leave".
 
 
+@asynccontextmanager
+async def coming_back(runtime: Runtime, session: str, presenter: Presenter) -> AsyncIterator[None]:
+    """Around what a command does with the session: whatever ends it, the way back is the last that is said.
+    Raises LeftError around an error, which is told before it."""
+    try:
+        yield
+    except Exception as error:
+        presenter.break_off()
+        owned = await lives_elsewhere(runtime, session)
+        raise LeftError(partial(presenter.way_back, session, owned=owned)) from error
+    except BaseException:
+        presenter.way_back(session, owned=await lives_elsewhere(runtime, session))
+        raise
+    presenter.way_back(session, owned=await lives_elsewhere(runtime, session))
+
+
 def waiting_error(session: str, question: OpenQuestion, *, owned: bool = False) -> WaitingForAnswerError:
     """What a command says that ends because a question is open; `owned`: somebody else runs the session."""
     from shlex import quote
@@ -255,6 +292,7 @@ def waiting_error(session: str, question: OpenQuestion, *, owned: bool = False) 
         hint=f"answer with `{exact(command)}`{after}",
         session_id=session,
         gate=question.gate,
+        choices=tuple(choice_lines(question.choices, session)),
     )
 
 

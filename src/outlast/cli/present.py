@@ -55,6 +55,10 @@ class Presenter(Protocol):
         """The command ends because the question `gate` is open."""
         ...
 
+    def break_off(self) -> None:
+        """What comes next on standard error is none of this presenter's."""
+        ...
+
     def way_back(self, session: str, *, owned: bool) -> None:
         """How to come back to the session, at every exit; `owned`: somebody else runs it."""
         ...
@@ -117,6 +121,9 @@ class JsonPresenter:
             pieces = text_so_far(self._store, within.session, within.turn)
             shape = {"outcome": "waiting", "stop_reason": None, "text": "", "gate": gate}
             await self._screen.json_text_line(shape, "text", pieces)
+
+    def break_off(self) -> None:
+        """A line of JSON is always whole."""
 
     def way_back(self, session: str, *, owned: bool) -> None:
         self._screen.err_json_line(WayBackLine(session, way_back_command(session, owned=owned)))
@@ -232,6 +239,9 @@ class TextPresenter:
 
     async def waits(self, gate: str) -> None:
         """Nothing to see: the error says it."""
+
+    def break_off(self) -> None:
+        self._end_words()
 
     def way_back(self, session: str, *, owned: bool) -> None:
         self._end_words()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from outlast.cli.contact import lives_elsewhere, open_runtime, speakable
+from outlast.cli.contact import open_runtime, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.failures import WaitingForAnswerError
 from outlast.cli.options import json_option, session_argument
@@ -61,7 +61,7 @@ def resume_command(session: str, wait: float, take_over: bool, as_json: bool) ->
 
 async def _resume(name: str, wait: float, take_over: bool, config: Config, screen: Screen) -> int:
     from outlast.cli.blocks import Blocks
-    from outlast.cli.following import Showing, attendance_of, position_of
+    from outlast.cli.following import Showing, attendance_of, coming_back, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
     from outlast.cli.waiting import shown_when_long
     from outlast.runtime.waiting import waiting_commands
@@ -82,19 +82,18 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
         blocks = Blocks(session.id, runtime.store, presenter, position.begun)
         kept = _Kept(asked, blocks, screen)
         attendance.on_record(blocks.before, kept.after)
-        try:
-            await attendance.attend(_drain(runtime, session, attendance))
-            await blocks.finish()
-            await attendance.raise_if_asked()
+        async with coming_back(runtime, session.id, presenter):
+            try:
+                await attendance.attend(_drain(runtime, session, attendance))
+                await blocks.finish()
+                await attendance.raise_if_asked()
+            except WaitingForAnswerError as error:
+                await blocks.finish()
+                await presenter.waits(error.gate)
+                raise
             stuck = [] if blocks.told else await _left_to_a_person(runtime.store, session.id)
             for line in stuck:
                 screen.note(visible(line))
-        except WaitingForAnswerError as error:
-            await blocks.finish()
-            await presenter.waits(error.gate)
-            raise
-        finally:
-            presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
         code = blocks.exit_code()
         if code is Exit.OK and kept.failed:
             return Exit.CONFLICT

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from outlast.cli.contact import lives_elsewhere, open_runtime
+from outlast.cli.contact import open_runtime
 from outlast.cli.exits import exit_of_outcome
 from outlast.cli.failures import DetachedError, Sent, WaitingForAnswerError, telling_of
 from outlast.cli.gates import Approve
@@ -137,7 +137,7 @@ async def _run(request: RunRequest, config: Config, screen: Screen) -> int:
 
 async def _send_and_follow(request: RunRequest, config: Config, screen: Screen, sent: Sent) -> int:
     from outlast.cli.door import refuse_from_inside
-    from outlast.cli.following import Showing, position_of
+    from outlast.cli.following import Showing, coming_back, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
     from outlast.cli.signals import Signals
 
@@ -158,13 +158,12 @@ async def _send_and_follow(request: RunRequest, config: Config, screen: Screen, 
                 if request.as_json
                 else TextPresenter(screen, session.id, only_turn=turn.id, inputs=position.inputs)
             )
-            try:
-                await presenter.accepted(session.id, turn.id)
-                await _say_which(runtime.store, session.id, screen)
-                showing = Showing(request.approve, presenter, screen, runtime, position, signals)
-                return await _attend(runtime, turn, showing, sent)
-            finally:
-                presenter.way_back(session.id, owned=await lives_elsewhere(runtime, session.id))
+            async with coming_back(runtime, session.id, presenter):
+                with telling_of(sent):
+                    await presenter.accepted(session.id, turn.id)
+                    await _say_which(runtime.store, session.id, screen)
+                    showing = Showing(request.approve, presenter, screen, runtime, position, signals)
+                    return await _attend(runtime, turn, showing, sent)
 
 
 async def _say_which(store: Store, session: str, screen: Screen) -> None:
@@ -225,6 +224,8 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
             await attendance.tell(ended[-1], text_pieces(runtime.store, session.id, found))
             sent.ended = True
         showing.screen.note(visible(f"{error.message}; {error.hint}"))
+        for line in () if showing.screen.as_json else error.choices:
+            showing.screen.note(f"  {line}")
     return exit_of_outcome(ended[-1].outcome)
 
 

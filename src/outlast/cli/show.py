@@ -15,6 +15,7 @@ from outlast.cli.output import Screen, exact, visible
 from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 from outlast.cli.text import (
+    choice_lines,
     delay_line,
     failure_lines,
     first_line,
@@ -79,8 +80,8 @@ def view_lines(view: View) -> Iterator[str]:
     if view.gates:
         yield "waiting for an answer"
         for gate in view.gates:
-            names = ", ".join(choice.id for choice in gate.choices)
-            yield exact(f"  {gate.id}  {in_one_line(gate.question)} ({names})")
+            yield exact(f"  {gate.id}  {in_one_line(gate.question)}")
+            yield from (f"      {line}" for line in choice_lines(gate.choices, view.row.entry.session))
             if gate.answered is not None:
                 yield f"      answered {first_line(gate.answered.choice or '')}{_by(gate.answered)}"
     if view.commands:

@@ -15,6 +15,7 @@ from outlast.records.types import (
     AgentEventRecorded,
     Body,
     CallObserved,
+    Choice,
     Fence,
     GateResolved,
     InputJoined,
@@ -226,6 +227,24 @@ def question_lines(question: OpenQuestion) -> list[str]:
     lines = [f"{who} ({question.kind} {short(question.gate)}):"]
     lines += [f"  | {line}" for line in question.question.replace("\r\n", "\n").split("\n")]
     lines += [f"  {number}  {choice.label}" for number, choice in enumerate(question.choices, 1)]
+    return [exact(line) for line in lines]
+
+
+MOST_CHOICES, LABEL_WIDTH = 20, 300
+"""How many choices of a question are listed, and how many characters of a label."""
+
+
+def choice_lines(choices: Sequence[Choice], session: str) -> list[str]:
+    """Each choice on a line of its own: the id that answers, and what it stands for. What an "always" allows
+    is said by its label alone."""
+    from shlex import quote
+
+    lines = []
+    for choice in choices[:MOST_CHOICES]:
+        label = in_one_line(choice.label, LABEL_WIDTH)
+        lines.append(choice.id if label in ("", choice.id) else f"{choice.id}  {label}")
+    if len(choices) > MOST_CHOICES:
+        lines.append(f"… and {len(choices) - MOST_CHOICES} more: outlast show {quote(session)} --json")
     return [exact(line) for line in lines]
 
 
