@@ -71,6 +71,13 @@ _KINDS = (
         "Put the folder back, then `outlast retry`.",
     ),
     Kind(
+        "home_unusable",
+        None,
+        "The folder in which the agent keeps its sessions cannot be used: no program ran.",
+        "Mend what is named there, space or rights for instance; then `outlast retry`.",
+        parks=True,
+    ),
+    Kind(
         "timeout_idle",
         "resume_session",
         "The agent said nothing for longer than `idle_timeout`, with no tool call and no question open.",

@@ -83,7 +83,7 @@ class ProviderSession:
             raise LaunchFailure(Failure("session_in_use", str(error))) from error
         except OSError as error:
             message = f"the agent's own file of the session cannot be used: {_told(error)}"
-            raise LaunchFailure(Failure("unknown", message)) from error
+            raise LaunchFailure(Failure("home_unusable", message)) from error
 
     async def _prepare(self, keeper: KeepsState, place: StatePlace, file: StateFile | None) -> None:
         captured, decided = self._captured, self._loop.decided
@@ -213,7 +213,7 @@ class ProviderSession:
         except UsageError as error:
             raise LaunchFailure(Failure("unknown", str(error))) from error
         except OSError as error:
-            raise LaunchFailure(Failure("unknown", _told(error))) from error
+            raise LaunchFailure(Failure("home_unusable", _told(error))) from error
         if other is not None:
             whose = f"an agent of session {other.session} in {other.store} drives the same session"
             raise LaunchFailure(Failure("session_in_use", whose))

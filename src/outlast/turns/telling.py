@@ -85,13 +85,15 @@ async def record_of(
         worked = isinstance(record.body, TurnStarted | TurnRetried | TurnAttemptStarted)
         if record.turn is not None and worked and after is not None and record.seq > after:
             turns.add(record.turn)
-    lines = [
-        line
+    told = [
+        message
         for message in history.messages
         if not isinstance(message, OwnerMessage) and message.turn in turns
         if not (isinstance(message, UserMessage) and message.turn == turn.turn)
-        if (line := line_of(message))
     ]
+    if all(isinstance(message, TurnMessage) and message.turn == turn.turn for message in told):
+        return ""  # That it failed before, and nothing of what came of it: an agent never heard of it.
+    lines = [line for message in told if (line := line_of(message))]
     anew = loop.decided == "reseed" or loop.provider_state == "reseeded"
     if anew and before and after is not None:
         lines.insert(0, before)

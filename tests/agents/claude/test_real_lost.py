@@ -11,7 +11,7 @@ import pytest
 from tests.agents.claude.real import WAIT, ClaudePlace, claude_place
 
 from outlast.records.agent_state import AgentSessionDecided
-from outlast.records.types import AgentSessionChanged, GateOpened, TurnParked
+from outlast.records.types import AgentSessionChanged, GateOpened, TurnFailed, TurnParked
 
 pytestmark = pytest.mark.real_agent
 
@@ -68,3 +68,23 @@ def test_endless_launches_a_program_that_knows_no_session_is_a_verdict(place: Cl
     journal = place.journal("job")
     assert journal.bodies(TurnParked, "one")
     assert len(journal.bodies(GateOpened)) == len(journal.bodies(AgentSessionDecided)) == 1
+
+
+def test_queue_lost_a_home_that_cannot_be_used_holds_what_waits(place: ClaudePlace) -> None:
+    """Every input would fail of it: none is used up, and one `retry` lets all go on once it is mended."""
+    assert place.run("hello").wait().status == 0
+    place.kill_all()
+    (folder,) = {path.parent for path in place.transcripts}
+    shutil.rmtree(folder)
+    folder.write_text("a file in the folder's place")
+    for key in ("two", "three", "four"):
+        place.send("job", f"then {key}", key=key, agent="claude")
+    held = place.resume()
+
+    assert (held.status, held.outcomes) == (1, ["parked"]), held
+    assert place.journal("job").the(TurnFailed, "two").receipt.error.code == "home_unusable"
+    assert list(place.journal("job").state.queue) == ["three", "four"]
+    folder.unlink()
+    assert place.call("retry", "job").status == 0
+    assert place.resume().outcomes == ["done", "done", "done"]
+    assert place.asked()[-1] == ["hello", "then two", "then three", "then four"]

@@ -25,6 +25,7 @@ CODES = [
     "exit_nonzero",
     "launch_failed",
     "workspace_missing",
+    "home_unusable",
     "timeout_idle",
     "timeout_total",
     "transport_lost",
