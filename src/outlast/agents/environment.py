@@ -64,12 +64,26 @@ no transcript, or refuse to start."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|HEADERS", re.IGNORECASE)
+_WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
+# Some are often written as one with what stands before them (PGPASSWORD). To find the others anywhere in a name
+# would hide what is no secret: AUTHOR, COMPASS, MONKEY, TOKENIZERS.
+_SECRET_WORD = re.compile(
+    r"(?:KEYS?|PASS|O?AUTH|AUTHORIZATION|COOKIES?|HEADERS?"
+    r"|\w*(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|(?:API|ACCESS|PRIVATE)KEYS?))\d*"
+)
+_PLACES = frozenset({"FILE", "PATH", "DIR", "DIRECTORY", "FOLDER", "HOME", "SOCK", "SOCKET", "NAME"})
+_FILE = re.compile(r"(?:~|\.\.?)?/\S*\.[a-z0-9]{1,5}")
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
-    """Values of variables that are called as secrets are: an agent may have been given and print them."""
-    return [value for name, value in environ.items() if _SECRET_NAMES.search(name)]
+    """Values of variables that are called as secrets are: an agent may have been given and print them. What
+    is called as the place or the name of one, and what is the path of a file, is none."""
+    return [value for name, value in environ.items() if _names_secret(name) and not _FILE.fullmatch(value)]
+
+
+def _names_secret(name: str) -> bool:
+    words = [word.upper() for word in _WORDS.split(name) if word]
+    return any(map(_SECRET_WORD.fullmatch, words)) and words[-1] not in _PLACES
 
 
 def agent_environment(environ: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.agents.environment import MARKERS, SAFE_NAMES, agent_environment, check_names
+from outlast.agents.environment import MARKERS, SAFE_NAMES, agent_environment, check_names, secrets_in
 from outlast.errors import ConfigError
 
 
@@ -50,3 +50,56 @@ def test_what_is_no_name_is_refused(name: str) -> None:
 def test_the_safe_list_holds_no_marker() -> None:
     assert not SAFE_NAMES & MARKERS
     assert not [name for name in SAFE_NAMES if name.startswith("OUTLAST_")]
+
+
+SECRET = "a value that is long"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, SECRET) for name in ("OPENAI_API_KEY", "api_key", "APIKEY", "KEY", "AWS_SECRET_ACCESS_KEY")),
+        *((name, SECRET) for name in ("AWS_ACCESS_KEY_ID", "SIGNING_KEYS", "DEPLOY_PRIVATEKEY", "MY_KEY_2")),
+        *(
+            (name, SECRET)
+            for name in ("GITHUB_TOKEN", "GITHUBTOKEN", "npm_config__authToken", "TOKENS", "TOKEN2")
+        ),
+        *((name, SECRET) for name in ("CLIENT_SECRET", "clientSecret", "SECRET_ONE")),
+        *((name, SECRET) for name in ("DB_PASS", "PGPASSWORD", "MYSQL_PASSWD", "GPG_PASSPHRASE", "passWord")),
+        *((name, SECRET) for name in ("GOOGLE_CREDENTIALS", "AUTH", "BASIC_AUTH", "OAUTH", "AUTHORIZATION")),
+        *((name, SECRET) for name in ("SESSION_COOKIE", "ANTHROPIC_CUSTOM_HEADERS", "EXTRA_HEADER")),
+        ("SIGNING_KEY", "/9j4AAQ/SkZJRg+begins=as/a/path/does"),
+        ("GOOGLE_CREDENTIALS", '{"private_key": "x"}'),
+    ],
+)
+def test_what_is_named_as_a_secret_is_one(name: str, value: str) -> None:
+    assert secrets_in({name: value}) == [value]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GIT_AUTHOR_NAME", "Alice Example"),
+        ("GIT_AUTHOR_EMAIL", "alice@example.org"),
+        ("COMPASS_HOME", "/home/alice"),
+        ("KEYBOARD_LAYOUT", "de-latin1"),
+        ("MONKEY_BUSINESS", SECRET),
+        ("TOKENIZERS_PARALLELISM", "false and no secret"),
+        ("SECRETARY", "Alice Example"),
+        ("GIT_ASKPASS", "/usr/bin/ask-for-it"),
+        ("XAUTHORITY", "/home/alice/.Xauthority"),
+        ("SSH_AUTH_SOCK", "/run/user/1000/ssh-agent"),
+        ("PGPASSFILE", "/home/alice/.pgpass"),
+        ("PASSWORD_STORE_DIR", "/home/alice/store"),
+        ("TOKEN_FILE", "/run/secrets/token"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "/home/alice/.aws/it"),
+        ("SSH_KEY_PATH", "/home/alice/.ssh/id"),
+        ("KEYCHAIN_SECRET_NAME", "outlast-at-home"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/home/alice/google.json"),
+        ("TLS_KEY", "~/tls/server.pem"),
+        ("", SECRET),
+        ("_", "/usr/bin/python3"),
+    ],
+)
+def test_what_only_sounds_like_a_secret_and_the_place_of_one_are_none(name: str, value: str) -> None:
+    assert secrets_in({name: value}) == []
