@@ -57,6 +57,8 @@ class Capabilities:
     landing_precedes_model_call: bool = False
     """It stores a prompt before it calls a model with it: what its transcript lacks, no model was told while
     the machine stayed up."""
+    prompt_characters: int | None = None
+    """The most that it takes in the texts of one prompt; None: no limit is known."""
 
 
 # --- what the session wants --------------------------------------------------------------------

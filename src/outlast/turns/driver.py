@@ -231,9 +231,18 @@ class LoopDriver:
         """End the agent's process tree, verified. Raises KeepError when it does not end."""
         await self._life.end(grace)
 
+    async def claim_adopted(self, provider_session: str) -> str:
+        """Before the agent has a session of its own that began elsewhere: it is nobody else's. Why it is not
+        to be had, as a part of a sentence; empty where it is."""
+        return await self._life.provider.claim_adopted(provider_session)
+
     async def adopted(self) -> None:
         """The agent has a session of its own now that began elsewhere: it is ours, and captured."""
         await self._life.provider.adopted()
+
+    async def let_go(self) -> None:
+        """The session is about to be closed and its agent has ended: what it drove may be another's."""
+        await self._life.provider.let_go()
 
     async def detach(self) -> None:
         """Leave the agent to its shim."""
@@ -257,7 +266,8 @@ class LoopDriver:
         ends, also where it read nothing."""
         record = self.journal.state.loops[self.loop]
         continues = await goes_on(self.journal.state, turn, self.agent, self.hosting)
-        given = await given_to(self.journal, self._open(turn), content, continues=continues)
+        most = self.agent.capabilities.prompt_characters
+        given = await given_to(self.journal, self._open(turn), content, continues=continues, most=most)
         notice = given.notice
         if given.content is content and not notice:
             notice = await notice_of(self.journal, self.agent, record, self.hosting)

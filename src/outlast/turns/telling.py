@@ -27,6 +27,8 @@ from outlast.turns.steering import Given, InputLost
 
 LIMIT = 48_000
 """Characters of the whole record."""
+FRAME = 2_000
+"""Characters that stand around its entries, at most: why it is told, and what it is."""
 MESSAGE_LIMIT = 4_000
 """Characters of one message, or of one side of a call."""
 
@@ -52,15 +54,22 @@ class Told:
     notice: str = ""
 
 
-async def given_to(journal: Journal, turn: OpenTurn, content: Given, *, continues: bool = False) -> Told:
+async def given_to(
+    journal: Journal, turn: OpenTurn, content: Given, *, continues: bool = False, most: int | None = None
+) -> Told:
     """The turn's prompt; where the agent's session lacks something, it begins with a record of that. The same
-    for every owner of the turn. `continues`: the agent is asked to go on with it."""
+    for every owner of the turn. `continues`: the agent is asked to go on with it. `most`: characters that
+    the agent takes in a prompt; what leaves no room for a record goes without."""
     loop = journal.state.loops[turn.loop]
     after = {"reseed": 0, "fresh": None}.get(loop.decided or "", loop.untold)
     again = turn.mode == "continue" and not continues
     if (after is None and not again) or isinstance(content, InputLost):
         return Told(content)
-    told = await record_of(journal, loop, turn, after, again=again)
+    limit = LIMIT
+    if most is not None and not continues:
+        room = most - sum(len(block.text) for block in content if isinstance(block.text, str))
+        limit = min(LIMIT, room - FRAME)
+    told = await record_of(journal, loop, turn, after, again=again, limit=limit) if limit > 0 else ""
     if not told:
         return Told(content)
     # Who is asked to go on is not given the content, but is told the rest.
@@ -68,7 +77,13 @@ async def given_to(journal: Journal, turn: OpenTurn, content: Given, *, continue
 
 
 async def record_of(
-    journal: Journal, loop: Loop, turn: OpenTurn, after: int | None, *, again: bool = False
+    journal: Journal,
+    loop: Loop,
+    turn: OpenTurn,
+    after: int | None,
+    *,
+    again: bool = False,
+    limit: int = LIMIT,
 ) -> str:
     """What happened in the turns that were worked on after record `after` (None: no other ones are told) and
     before this opening of `turn`, and in `turn` itself where it is to be gone on with and its input given
@@ -102,15 +117,15 @@ async def record_of(
     why = _ALL.format(reason=loop.lost_because.rstrip(".") or "it was given up") if anew else _REST
     if after is None:
         why = _CUT
-    return "\n\n".join([_HEAD.format(why=why), *_newest(lines), _END])
+    return "\n\n".join([_HEAD.format(why=why), *_newest(lines, limit), _END])
 
 
-def _newest(lines: Sequence[str]) -> list[str]:
+def _newest(lines: Sequence[str], limit: int) -> list[str]:
     kept: list[str] = []
     size = 0
     for line in reversed(lines):
-        size += len(line)
-        if size > LIMIT:
+        size += len(line) + 2
+        if size > limit:
             break
         kept.append(line)
     left_out = len(lines) - len(kept)

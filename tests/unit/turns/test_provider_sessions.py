@@ -444,3 +444,19 @@ async def test_double_writer_that_makes_no_claims_keeps_the_session_from_being_r
             await kept.provider.claim(host(started=False))
         assert refused.value.failure.code == "session_in_use"
         await kept.provider.claim(host(started=True))  # An agent that runs has it open itself.
+
+
+@pytest.mark.parametrize(("room", "entries"), [(1, 0), (8_000, 1), (1_000_000, 11)])
+async def test_a_record_leaves_room_for_the_input(kept: Kept, room: int, entries: int) -> None:
+    """What fitted before fits after a session was begun anew, too."""
+    for number in range(14):
+        await kept.append(AgentEventRecorded(kind="message", text=f"answer {number} " + "x" * 5_000))
+    await kept.append(TurnDone(stop_reason="end_turn"))
+    await kept.journal.append(next_turn("u"))
+    await kept.decide("reseed")
+    turn, content = kept.journal.state.open_turns["u"], (Content(text="y" * 1_000),)
+    told = (await given_to(kept.journal, turn, content, most=1_000 + room)).content
+    assert isinstance(told, tuple)
+    assert told[-1:] == content
+    assert sum(len(block.text) for block in told if isinstance(block.text, str)) <= 1_000 + room
+    assert "".join(str(block.text) for block in told).count("You: answer") == entries
