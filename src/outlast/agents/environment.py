@@ -65,8 +65,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 _WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
-# Some are often written as one with what stands before them (PGPASSWORD). To find the others anywhere in a name
-# would hide what is no secret: AUTHOR, COMPASS, MONKEY, TOKENIZERS.
+# Some are often written as one with what stands before them (PGPASSWORD). To find the others anywhere in a
+# name would hide what is no secret: AUTHOR, COMPASS, MONKEY, TOKENIZERS.
 _SECRET_WORD = re.compile(
     r"(?:KEYS?|PASS|O?AUTH|AUTHORIZATION|COOKIES?|HEADERS?"
     r"|\w*(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|(?:API|ACCESS|PRIVATE)KEYS?))\d*"

@@ -30,7 +30,7 @@ HELD = "the agent's session is lost"
 UNREADABLE = "it cannot be read"
 """What is wrong with a session's file of which nothing can be read: nothing resumes that as it is."""
 REASON_LIMIT = 1_000
-"""Characters."""
+"""Characters of why a provider's session is lost."""
 
 _LABELS: dict[LostChoice, str] = {
     "put_back": "Put back what was captured of it ({through}), and resume that",

@@ -43,13 +43,12 @@ from outlast.records.types import (
 )
 from outlast.state.model import Loop
 from outlast.turns.intake import Located
+from outlast.turns.lost import REASON_LIMIT
 
 TEXT_LIMIT = 64 * 1024
 """Characters of text in one record."""
 CALL_LIMIT = 16 * 1024
 """Characters kept of a foreign call's input or output each."""
-REASON_LIMIT = 1_000
-"""Characters of why a provider's session is lost."""
 NAME_LIMIT = 1_000
 """Characters of a call's name."""
 DRAFT_WEIGHT = 256
