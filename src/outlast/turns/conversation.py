@@ -15,7 +15,6 @@ from outlast.agents.contract import (
     Agent,
     CloseStdin,
     Failure,
-    GateAnswer,
     InputLine,
     Notice,
     Prompt,
@@ -90,9 +89,9 @@ class Conversation:
     _flushed: float = field(default_factory=monotonic)
     _stdin_open: bool = True
     _trimmed: int = 0
+    """Offset below which the spool was let go."""
     _idle_from: float = -math.inf
     """When the idle clock stood still last, or the agent was given something."""
-    """Offset below which the spool was let go."""
     _failure: Failure | None = None
     """What the runtime itself saw fail."""
     _named: str = ""
@@ -119,7 +118,7 @@ class Conversation:
 
     async def _run(self) -> Ending:
         folded_at = self.host.intake.started_at_frame
-        self._ask_about_open_gates()
+        self._deciding.ask_about_open(self.host.generation_name)
         while True:
             more = take_in(self.host, self.merger, self.show)
             if not self.host.alive and self.host.intake.exit is None and not more:
@@ -204,7 +203,7 @@ class Conversation:
             ended=ended,
             exit=self.host.intake.exit,
             stop=stop,
-            failure=self._failure or self._timed_out(),
+            failure=self._failure or self._deadlines.failure(),
             unlanded=self.host.unlanded,
         )
 
@@ -216,15 +215,6 @@ class Conversation:
             self._failure, self._stdin_open = self._failure or Failure("output_limit", said), False
             self._deadlines.ended = True
             await self.host.kill(0.0)
-
-    def _timed_out(self) -> Failure | None:
-        expired = self._deadlines.expired
-        if expired is None:
-            return None
-        idle = expired == "timeout_idle"
-        limit = self.agent.idle_timeout if idle else self.agent.total_timeout
-        said = "nothing came from the agent for" if idle else "the turn took longer than"
-        return Failure(expired, f"{said} {limit:g} s")
 
     # --- what is durable ---------------------------------------------------------------------------
 
@@ -245,19 +235,6 @@ class Conversation:
         if any(isinstance(r.body, CallObserved) and r.body.status != "started" for r in records):
             await self.between_calls()
 
-    def _open_gates(self) -> list[GateOpened]:
-        """What the agent asks in this turn and waits for. Others of the session may be open for ever."""
-        return [
-            gate.opened
-            for gate in self.journal.state.gates.values()
-            if gate.turn == self.turn and gate.generation == self.host.generation_name
-        ]
-
-    def _ask_about_open_gates(self) -> None:
-        """Those that an earlier owner left open: its policy, if it had one, died with it."""
-        for gate in self._open_gates():
-            self._deciding.ask(gate)
-
     async def _store_state(self) -> None:
         if self.merger.pending:
             await self._flush()  # a later owner reads on from the state, and never again what came before it
@@ -266,9 +243,6 @@ class Conversation:
         if folded.offset - self._trimmed > TRIM_EVERY:
             self._trimmed = folded.offset
             await self.host.trim(folded.offset)
-
-    def _draft(self, body: InputReturned) -> Draft:
-        return Draft(body=body, loop=self.loop, turn=self.turn)
 
     # --- what is said to the agent -----------------------------------------------------------------
 
@@ -279,11 +253,6 @@ class Conversation:
     async def _wanted(self) -> Wanted:
         steer = await self._steering.prompts() if self.agent.capabilities.steer else ()
         open_turn, loop = self._open, self.journal.state.loops[self.loop]
-        answers = tuple(
-            GateAnswer(answer.name, answer.payload, answer.choice)
-            for answer in open_turn.answers.values()
-            if answer.generation == self.host.generation_name
-        )
         return Wanted(
             prompt=None
             if isinstance(self.content, InputLost)
@@ -296,7 +265,7 @@ class Conversation:
                 notice=self.notice,
             ),
             steer=steer,
-            answers=answers,
+            answers=self._deciding.answers(self.host.generation_name),
             cancel=self.stop() is not None,
             session_durable=loop.provider_state in ("bound", "confirmed", "reseeded"),
         )
@@ -340,8 +309,9 @@ class Conversation:
     async def _undelivered(self, item: InputLine | CloseStdin, why: str) -> None:
         """What the agent can't be given ends the turn, but for an input that was only to join it."""
         if isinstance(item, InputLine) and item.carries is not None and item.carries != self.turn:
-            back = InputReturned(request_id=item.carries, evidence=why)
-            await patience.append(self.journal, [self._draft(back)], at="turn.undelivered")
+            returned = InputReturned(request_id=item.carries, evidence=why)
+            back = Draft(body=returned, loop=self.loop, turn=self.turn)
+            await patience.append(self.journal, [back], at="turn.undelivered")
         else:
             self._failure = Failure("protocol_error", why)
             self._stdin_open = False
@@ -384,7 +354,7 @@ class Conversation:
     # --- deadlines ---------------------------------------------------------------------------------
 
     async def _enforce(self, more: bool = False) -> None:
-        asks = bool(self._open_gates())
+        asks = bool(self._deciding.open_gates(self.host.generation_name))
         if not asks:
             await self._grace(asks=False)
         stop, fold = self.stop(), self.host.intake.fold

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from outlast.agents.contract import Failure
+
 END_GRACE = 5.0
 """Seconds for a program that has said all it will say to exit by itself."""
 CANCEL_GRACE = 10.0
@@ -81,6 +83,15 @@ class Deadlines:
     def gently(self) -> bool:
         """Whether it gets a SIGTERM and a moment first."""
         return self._stop is not None and self._stop != "killed" and self.expired is None
+
+    def failure(self) -> Failure | None:
+        """What the turn failed of, where one of its limits has run out."""
+        if self.expired is None:
+            return None
+        idle = self.expired == "timeout_idle"
+        limit = self.limits.idle if idle else self.limits.total
+        said = "nothing came from the agent for" if idle else "the turn took longer than"
+        return Failure(self.expired, f"{said} {limit:g} s")
 
     def due(self, now: float) -> float | None:
         """Seconds until a deadline may have come; None: there is none."""

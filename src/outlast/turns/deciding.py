@@ -1,4 +1,5 @@
-"""Gates that a policy decides beside the conversation: the agent is read on, a person may be faster."""
+"""The gates of a turn: a policy decides them beside the conversation, while the agent is read on and a person
+may be faster."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from outlast.agents.contract import GateAnswer
 from outlast.journal import Journal, Proposal
 from outlast.records.envelope import Draft
 from outlast.records.types import GateOpened, GateResolved
@@ -32,6 +34,26 @@ class Deciding:
     failure: BaseException | None = None
     """Why a decision could not be recorded."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def open_gates(self, generation: str) -> list[GateOpened]:
+        """What the agent's life `generation` asks in this turn and waits for. Others of the session may be
+        open for ever."""
+        return [
+            gate.opened
+            for gate in self.journal.state.gates.values()
+            if gate.turn == self.turn and gate.generation == generation
+        ]
+
+    def answers(self, generation: str) -> tuple[GateAnswer, ...]:
+        """What has been decided of all that this life has asked in this turn."""
+        answers = self.journal.state.open_turns[self.turn].answers.values()
+        of_this_life = (answer for answer in answers if answer.generation == generation)
+        return tuple(GateAnswer(answer.name, answer.payload, answer.choice) for answer in of_this_life)
+
+    def ask_about_open(self, generation: str) -> None:
+        """Those that an earlier owner left open: its policy, if it had one, died with it."""
+        for gate in self.open_gates(generation):
+            self.ask(gate)
 
     def ask(self, gate: GateOpened) -> None:
         """Let the policy decide the gate."""
