@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from shlex import quote
 from typing import NamedTuple
 
@@ -16,9 +17,11 @@ from outlast.records.types import (
     InputAccepted,
     InputCancelled,
     InputJoined,
+    TurnDone,
     TurnStarted,
 )
 from outlast.runtime.backing import Backing
+from outlast.runtime.decisions import Decision, waiting_decisions
 from outlast.runtime.holding import held_because
 from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
@@ -41,6 +44,7 @@ async def outcome(backing: Backing, session: str, turn: str, after: int = 0) -> 
 async def end(backing: Backing, session: str, turn: str, after: int = 0) -> End:
     """The end of `turn`, whose first record lies after `after`, waiting for it. See `Turn.result`."""
     ends, cancelled = Ends(), None
+    decided: Sequence[Decision] | None = None
     while True:
         async for record in read_records(backing.store, session, after, large="outline"):
             after, body = record.seq, record.body
@@ -48,14 +52,46 @@ async def end(backing: Backing, session: str, turn: str, after: int = 0) -> End:
                 return await end(backing, session, record.turn or turn)
             if isinstance(body, InputCancelled) and body.request_id == turn:
                 cancelled = End(turn, body, record.seq, record.seq)
-            ends.apply(record)
+            elif record.turn == turn:
+                ends.apply(record)
         # A batch is atomic: what follows a terminal in its batch (a retry) has been read by now.
-        found = ends.take().get(turn) or cancelled
-        if found is not None:
-            if isinstance(found.body, InputCancelled) and found.body.reason == "busy":
+        found = ends.get(turn) or cancelled
+        if found is None:
+            decided = None
+            await _more(backing, session, turn, after)
+        elif isinstance(found.body, InputCancelled):
+            if found.body.reason == "busy":
                 raise BusyError("a turn was running", session_id=session)
             return found
-        await _more(backing, session, turn, after)
+        elif isinstance(found.body, TurnDone):
+            return found
+        elif decided is None:
+            # In this order: what an owner takes meanwhile is in the journal, which is read once more.
+            decided = await _decided(backing.store, session, turn)
+        elif decided and await _taken(backing, session, decided[0].request_id):
+            decided = None
+        else:
+            return found
+
+
+async def _decided(store: Store, session: str, turn: str) -> Sequence[Decision]:
+    """What people have said about how the closed `turn` goes on, and no owner has carried out yet."""
+    pending = await store.pending(session)
+    if all(entry.kind == "input" for entry in pending):
+        return ()
+    return waiting_decisions(await load_state(store, session), pending, turn)
+
+
+async def _taken(backing: Backing, session: str, request_id: str) -> bool:
+    """Wait until an owner has taken the command, one of this process where nobody else is there; False where
+    nobody is, and this process owns nothing."""
+    while True:
+        if not backing.serving(session) and await backing.store.holder(session) is None:
+            backing.serve(session)
+        if await settling(backing, session, request_id) is not None:
+            return True
+        if not backing.serving(session) and await backing.store.holder(session) is None:
+            return False
 
 
 class Accepted(NamedTuple):

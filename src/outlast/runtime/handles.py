@@ -86,6 +86,8 @@ class Turn:
 
     async def result(self) -> Outcome:
         """Wait for the turn's end, whoever runs it. A joined input's result is that of the turn it joined.
+        Where something is decided about the turn that no owner has carried out yet (`retry`, `settle`, an
+        answer), it is what comes of that, unless no owner can be had.
 
         Raises BusyError for an input given with `when_busy="reject"` while a turn was running, RestoreError
         when the session cannot be restored here, TurnHeldError where the input waits in a held queue or a

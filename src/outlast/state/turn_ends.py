@@ -76,6 +76,10 @@ class Ends:
     def __contains__(self, turn: object) -> bool:
         return turn in self._ended
 
+    def get(self, turn: str) -> End | None:
+        """The end of the turn, as far as was read: what follows may take it back."""
+        return self._ended.get(turn)
+
     def __bool__(self) -> bool:
         return bool(self._ended)
 
