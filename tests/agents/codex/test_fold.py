@@ -402,6 +402,16 @@ def test_gates_of_number_and_text_ids_are_different_gates() -> None:
     assert permission(lab, 1).gate != permission(lab, "1").gate
 
 
+def test_a_question_that_is_too_large_for_a_gate_is_refused_and_told() -> None:
+    lab = Lab().ready().running()
+    options = [{"label": str(number) + "x" * 100_000} for number in range(6)]
+    asked = {"questions": [{"id": "x", "question": "?", "options": options}]}
+    [told] = lab.asks(7, "item/tool/requestUserInput", **asked)
+    assert isinstance(told, Notice)
+    assert "item/tool/requestUserInput, 600" in told.text
+    assert [frame["id"] for frame in lab.write()] == [7]
+
+
 def test_never_settles_a_request_that_nobody_here_can_answer_is_refused_once() -> None:
     lab = Lab().ready().running()
     assert lab.asks("x", "attestation/generate") == []

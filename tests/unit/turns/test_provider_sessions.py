@@ -13,8 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
-from outlast.agents import Command, provider_state
+from outlast.agents import Codex, Command, provider_state
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.errors import AgentError, IntegrityError
 from outlast.journal import Journal
@@ -283,6 +284,25 @@ async def test_a_file_that_was_moved_is_known_by_what_was_captured_of_it(kept: K
     await kept.provider.prepare()
     assert moved.read_bytes() == b"one\n"
     assert kept.loop.untold == before.through_seq
+
+
+async def test_a_thread_that_codex_archives_is_known_by_what_was_captured_of_it(kept: Kept) -> None:
+    home = kept.file.parent / "codex"
+    environ = {**kept.provider.hosting.environ, "CODEX_HOME": str(home)}
+    kept.provider.agent = Codex()
+    kept.provider.hosting = replace(kept.provider.hosting, environ=environ)
+    rollout = home / "sessions" / "2025" / "rollout-1-thr.jsonl"
+    rollout.parent.mkdir(parents=True)
+    rollout.write_text('{"type": "session_meta", "ordinal": 0, "payload": {"id": "thr"}}\n')
+    await kept.provider.capture("t")
+    before = kept.loop.captured
+    (home / "archived_sessions").mkdir()
+    rollout.rename(home / "archived_sessions" / rollout.name)
+    await kept.provider.prepare()
+    assert before is not None
+    moved = replace_fields(before, name=f"archived_sessions/{rollout.name}")
+    assert kept.loop.captured == moved
+    assert before.through_turn == "t"
 
 
 async def test_what_was_accepted_as_it_is_stays_so_where_the_file_was_moved(kept: Kept) -> None:
