@@ -37,18 +37,36 @@ def decided_by_rule(question: OpenQuestion, approve: Approve) -> str | None:
 
 def choice_of(typed: str, choices: Sequence[Choice]) -> str:
     """The id of the choice that was typed: an id, else a kind that fits one choice, else a label, else a
-    number counted from 1; a question without choices takes any text. Raises UsageError naming the choices."""
+    number counted from 1; a question without choices takes any text. What is one choice's name and another
+    one's number is neither: then `#N` is the number and `=NAME` the name. Raises UsageError naming the
+    choices."""
     wanted = typed.strip()
+    named, counted = _named(wanted, choices), _counted(wanted, choices)
+    if named is not None and counted not in (None, named):
+        why = f"{wanted} is the name of {named!r} and the number of {counted!r}"
+        raise UsageError(why, hint=f"write ={wanted} for the name, #{wanted} for the number")
+    found = named or counted
+    if found is None and wanted[:1] == "=":
+        found = _named(wanted[1:], choices)
+    if found is None and wanted[:1] == "#":
+        found = _counted(wanted[1:], choices)
+    if found is not None:
+        return found
+    known = ", ".join(choice.id for choice in choices)
+    raise UsageError(f"{wanted!r} is none of the choices", hint=f"choose one of: {known}")
+
+
+def _named(wanted: str, choices: Sequence[Choice]) -> str | None:
     found = chosen(wanted, choices)
     if found is not None:
         return found
     by_label = [choice.id for choice in choices if choice.label.casefold() == wanted.casefold()]
-    if len(by_label) == 1:
-        return by_label[0]
-    if wanted.isascii() and wanted.isdigit() and 1 <= int(wanted) <= len(choices):
-        return choices[int(wanted) - 1].id
-    known = ", ".join(choice.id for choice in choices)
-    raise UsageError(f"{wanted!r} is none of the choices", hint=f"choose one of: {known}")
+    return by_label[0] if len(by_label) == 1 else None
+
+
+def _counted(wanted: str, choices: Sequence[Choice]) -> str | None:
+    short = wanted.isascii() and wanted.isdigit() and len(wanted) < 10
+    return choices[int(wanted) - 1].id if short and 1 <= int(wanted) <= len(choices) else None
 
 
 def find_gate(typed: str, gates: Sequence[str]) -> str | None:
