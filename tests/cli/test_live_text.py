@@ -9,6 +9,7 @@ from outlast.cli.output import Screen
 from outlast.cli.present import TextPresenter
 from outlast.cli.text import LiveText, first_line, gate_line, pieces_of, tool_line
 from outlast.records import types as t
+from outlast.records.agent_state import AgentStateRestored
 from outlast.runtime.handles import Delta
 from outlast.runtime.outcome import Outcome
 from outlast.state.messages import ToolMessage
@@ -36,6 +37,17 @@ def test_a_reply_after_one_that_was_cut_off_is_not_shown_twice() -> None:
 
 def test_without_live_words_only_the_whole_reply_is_shown_as_the_agents_words() -> None:
     assert shown(LiveText()) == ["input b has joined turn a", "[cut off] The first rep", "Another reply"]
+
+
+def test_that_an_agents_session_went_back_to_what_was_captured_is_told_with_the_reason() -> None:
+    went_back = AgentStateRestored(
+        provider="codex", provider_session="thr", through_turn="a", reason="its file was gone"
+    )
+    (record,) = JournalBuilder().running("a").add(went_back).records()[-1:]
+    (piece,) = pieces_of(record, LiveText())
+    assert piece.text == (
+        "the agent's session goes on from what was captured of it after turn a: its file was gone"
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from outlast.cli.text import (
     receipt_line,
     short,
     takeover_line,
+    went_back_line,
 )
 from outlast.cli.times import clock_time, local_time
 from outlast.errors import naming
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.runtime.view import View
     from outlast.runtime.waiting import WaitingCommand
-    from outlast.state.summaries import Restore, TurnSummary
+    from outlast.state.summaries import AgentSession, Restore, TurnSummary
 
 
 @click.command("show")
@@ -92,9 +93,26 @@ def view_lines(view: View) -> Iterator[str]:
             yield f"  {command.command} {about}{choice}{_by(command)}"
     if view.agent_sessions:
         yield "the agent's own sessions"
-        for s in view.agent_sessions:
-            yield f"  {s.provider} {s.provider_session}{'' if s.confirmed else ' (not confirmed)'}"
+        for session in view.agent_sessions:
+            yield f"  {session.provider} {session.provider_session}{_marks(session)}"
+            if session.went_back is not None:
+                went = session.went_back
+                yield f"      {local_time(went.at)} {went_back_line(went.through_turn, went.reason)}"
         yield from (f"  next: {first_line(chosen.line(), 300)}" for chosen in view.next_sessions)
+
+
+def _marks(session: AgentSession) -> str:
+    """How an agent's own session stands, in brackets."""
+    marks = []
+    if session.instead_of is not None:
+        marks.append(f"begun in place of {session.instead_of}")
+    if session.lost:
+        marks.append("lost")
+    elif not session.acknowledged:
+        marks.append("not confirmed")
+    if not session.current:
+        marks.append("no longer used")
+    return f" ({', '.join(marks)})" if marks else ""
 
 
 def _by(command: WaitingCommand) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from outlast.cli.gates import OpenQuestion
 from outlast.cli.output import exact
 from outlast.cli.times import clock_time, exact_time
+from outlast.records.agent_state import AgentStateRestored
 from outlast.records.envelope import Record
 from outlast.records.types import (
     BY_POLICY,
@@ -162,6 +163,10 @@ def _parked(record: Record, body: TurnParked) -> Piece:
     return Piece("notice", f"turn {short(record.turn)} parked ({body.reason}){detail}")
 
 
+def _went_back(record: Record, body: AgentStateRestored) -> Piece:
+    return Piece("notice", f"the agent's session {went_back_line(body.through_turn, body.reason)}")
+
+
 def _cut(record: Record, body: ReplyInterrupted) -> Piece:
     return Piece("dim", f"[cut off] {first_line(body.text)}")
 
@@ -196,6 +201,7 @@ _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece | None]] = {
     GateResolved: _resolved,
     RestoreErrored: _errored,
     JournalRepaired: _repaired,
+    AgentStateRestored: _went_back,
 }
 
 _RESOLVED = {
@@ -281,6 +287,12 @@ def delay_line(delay: Delay) -> str:
     """What a turn that failed waits for."""
     because = f"{first_line(delay.message, 200).rstrip('.')} ({delay.code})"
     return f"waits until {exact_time(delay.until)} because {because}; retry {delay.retry} of {delay.of}"
+
+
+def went_back_line(through_turn: str | None, reason: str) -> str:
+    """That an agent's own session is what it once was, and why."""
+    after = "" if through_turn is None else f" after turn {short(through_turn)}"
+    return f"goes on from what was captured of it{after}: {first_line(reason, 300)}"
 
 
 def takeover_line(who: str, seq: int, actions: int) -> str:

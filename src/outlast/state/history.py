@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from outlast.clock import isoformat
 from outlast.records import effects as e
 from outlast.records import types as t
+from outlast.records.agent_state import AgentStateRestored
 from outlast.records.envelope import Record
 from outlast.state.messages import (
     AgentMessage,
@@ -22,7 +23,15 @@ from outlast.state.messages import (
     UserMessage,
 )
 from outlast.state.model import Delay
-from outlast.state.summaries import AgentSession, EffectShown, GateShown, Outcome, Restore, TurnSummary
+from outlast.state.summaries import (
+    AgentSession,
+    EffectShown,
+    GateShown,
+    Outcome,
+    Restore,
+    TurnSummary,
+    WentBack,
+)
 
 _ROLES: Mapping[str, Literal["assistant", "thought", "plan"]] = {
     "message": "assistant",
@@ -41,6 +50,8 @@ class History:
         self.restores: list[Restore] = []
         self._turns: dict[str, TurnSummary] = {}
         self._sessions: dict[tuple[str, str], AgentSession] = {}
+        self._current: dict[str, AgentSession] = {}
+        """By loop."""
         self._growing: dict[tuple[str | None, str], AgentMessage] = {}
         self._calls: dict[tuple[str | None, str], ToolMessage] = {}
         self._holder = ""
@@ -120,12 +131,24 @@ class History:
         self._root = self._root or body.loop
 
     def _agent_session_changed(self, record: Record, body: t.AgentSessionChanged) -> None:
-        key = (record.loop or self._root, body.provider_session)
+        loop = record.loop or self._root
+        before = self._current.get(loop)
         session = self._sessions.setdefault(
-            key, AgentSession(key[0], body.provider, body.provider_session, False)
+            (loop, body.provider_session), AgentSession(loop, body.provider, body.provider_session)
         )
-        if body.state != "bound":
-            session.confirmed = body.state == "confirmed"
+        if before is not None and before is not session:
+            before.current = False
+            if body.state == "reseeded":
+                session.instead_of = before.provider_session
+        self._current[loop], session.current = session, True
+        # As in the state: what was acknowledged once stays so, and is only doubted while it is lost.
+        session.acknowledged = session.acknowledged or body.state == "confirmed"
+        session.lost = body.state == "lost"
+
+    def _agent_state_restored(self, record: Record, body: AgentStateRestored) -> None:
+        session = self._sessions.get((record.loop or self._root, body.provider_session))
+        if session is not None:
+            session.went_back = WentBack(record.at, body.through_turn, body.reason)
 
     # --- inputs ---
 
@@ -311,6 +334,7 @@ class History:
         t.RestoreErrored: _restore_errored,
         t.LoopStarted: _loop_started,
         t.AgentSessionChanged: _agent_session_changed,
+        AgentStateRestored: _agent_state_restored,
         t.InputAccepted: _input_accepted,
         t.InputReturned: _input_returned,
         t.InputJoined: _input_joined,

@@ -105,6 +105,19 @@ class TurnSummary:
         return shape
 
 
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """An agent's own session goes on from what was captured of it after a turn; what came after that is told
+    with the next prompt."""
+
+    at: int
+    through_turn: str | None
+    reason: str
+
+    def to_json(self) -> dict[str, object]:
+        return {"at": _time(self.at), "through_turn": self.through_turn, "reason": self.reason}
+
+
 @dataclass(slots=True)
 class AgentSession:
     """A provider's own session that a loop has used."""
@@ -112,15 +125,34 @@ class AgentSession:
     loop: str
     provider: str
     provider_session: str
-    confirmed: bool
+    acknowledged: bool = False
+    """A turn has ended on it."""
+    current: bool = True
+    """It is the loop's; of two, the other was given up for it."""
+    lost: bool = False
+    """It could not be resumed as it was, and has not been since."""
+    instead_of: str | None = None
+    """The one that it was begun in place of."""
+    went_back: WentBack | None = None
+    """The newest time."""
+
+    @property
+    def confirmed(self) -> bool:
+        return self.acknowledged and not self.lost
 
     def to_json(self) -> dict[str, object]:
-        return {
+        shape: dict[str, object] = {
             "loop": self.loop,
             "provider": self.provider,
             "provider_session": self.provider_session,
             "confirmed": self.confirmed,
+            "current": self.current,
+            "lost": self.lost,
+            "instead_of": self.instead_of,
         }
+        if self.went_back is not None:
+            shape["went_back"] = self.went_back.to_json()
+        return shape
 
 
 @dataclass(slots=True)

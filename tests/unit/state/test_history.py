@@ -1,10 +1,13 @@
 """The journal as people read it."""
 
+from typing import Literal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.records import types as t
+from outlast.records.agent_state import AgentStateRestored
 from outlast.state.history import History
 from outlast.state.turn_ends import BEGINNINGS, TurnText
 from outlast.testing.journals import GeneratedJournal, JournalBuilder, bodies, journals
@@ -246,7 +249,15 @@ def test_the_shape_of_show(journal: JournalBuilder) -> None:
         }
     ]
     assert plain["agent_sessions"] == [
-        {"loop": "main", "provider": "codex", "provider_session": "thr", "confirmed": True}
+        {
+            "loop": "main",
+            "provider": "codex",
+            "provider_session": "thr",
+            "confirmed": True,
+            "current": True,
+            "lost": False,
+            "instead_of": None,
+        }
     ]
     assert plain["restores"] == []
 
@@ -262,6 +273,39 @@ def test_a_lost_agent_session_is_confirmed_no_more(journal: JournalBuilder) -> N
         journal.add(body)
     sessions = history(journal).agent_sessions
     assert [(s.provider_session, s.confirmed) for s in sessions] == [("one", True), ("two", False)]
+
+
+def changed(session: str, state: Literal["bound", "confirmed", "lost", "reseeded"]) -> t.AgentSessionChanged:
+    return t.AgentSessionChanged(
+        provider="codex", provider_session=session, state=state, source="observed"
+    )
+
+
+def test_an_agent_session_that_was_lost_and_is_resumed_is_confirmed_as_it_was(
+    journal: JournalBuilder,
+) -> None:
+    """Its agent was told that it is, and so does not say it again."""
+    put_back = AgentStateRestored(
+        provider="codex", provider_session="one", through_turn="t", reason="a person chose it"
+    )
+    journal.add(changed("one", "confirmed"), changed("one", "lost"), put_back, changed("one", "bound"))
+    state = journal.state()
+    (session,) = history(journal).agent_sessions
+    assert session.confirmed
+    assert state.loops["main"].confirmed
+    assert session.went_back is not None
+    assert (session.went_back.through_turn, session.went_back.reason) == ("t", "a person chose it")
+
+
+def test_of_two_agent_sessions_it_is_told_which_is_used_and_what_became_of_the_other(
+    journal: JournalBuilder,
+) -> None:
+    journal.add(changed("one", "confirmed"), changed("one", "lost"), changed("two", "reseeded"))
+    one, two = history(journal).agent_sessions
+    assert (one.current, one.lost, one.instead_of) == (False, True, None)
+    assert (two.current, two.lost, two.instead_of) == (True, False, "one")
+    journal.add(changed("two", "confirmed"))
+    assert history(journal).agent_sessions[1].confirmed
 
 
 def test_every_restore_has_an_end(journal: JournalBuilder) -> None:
