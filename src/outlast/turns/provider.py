@@ -7,7 +7,6 @@ file is gone: after somebody cleaned up, in another home, on another machine.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,15 +20,12 @@ from outlast.agents.provider_state import (
     NotTakenError,
     StateFile,
     StatePlace,
-    TakesBack,
-    difference,
     keep_aside,
     keeper_of,
     outside_writers,
     pieces_from,
     put_back,
 )
-from outlast.agents.transcript import open_regular
 from outlast.clock import monotonic
 from outlast.errors import AgentError, IntegrityError, StoreError, UsageError, in_words
 from outlast.journal import Journal
@@ -43,8 +39,8 @@ from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.lacking import lacking_since
 from outlast.turns.launch import LaunchFailure
-from outlast.turns.lost import UNREADABLE
 from outlast.turns.report import report
+from outlast.turns.standing import Standing, captured_of, changed, standing
 
 PARTIAL_EVERY = 30.0
 """Seconds of a running turn after which what is there of it is captured, at the end of a call."""
@@ -72,11 +68,8 @@ class ProviderSession:
             return
         keeper, place = found
         try:
-            if self._loop.decided in ("fresh", "reseed"):
-                await asyncio.to_thread(self._give_up, keeper)
-                return
-            file = await asyncio.to_thread(keeper.find_state, place)
-            await self._prepare(keeper, place, file)
+            found_so = await asyncio.to_thread(standing, keeper, place, self._loop)
+            await self._act_on(found_so, keeper, place)
         except AgentError as error:
             raise LaunchFailure(Failure("session_missing", str(error))) from error
         except ClaimBusyError as error:
@@ -85,25 +78,25 @@ class ProviderSession:
             message = f"the agent's own file of the session cannot be used: {_told(error)}"
             raise LaunchFailure(Failure("home_unusable", message)) from error
 
-    async def _prepare(self, keeper: KeepsState, place: StatePlace, file: StateFile | None) -> None:
-        captured, decided = self._captured, self._loop.decided
-        if file is None:
-            if captured is not None:
-                await self._restore(keeper, place, None, "its file was gone")
-            return  # The program itself says what it makes of that.
-        if decided == "put_back":
-            await self._restore(keeper, place, file, "a person chose it")
-            return
-        unread = await asyncio.to_thread(_unreadable, file.path)
-        damage = unread or await asyncio.to_thread(self._damage, keeper, place, file)
-        if not damage:
-            await self.capture()
-            await self._whole(decided)
-        elif decided == "as_is" and not unread:
-            known = await asyncio.to_thread(keeper.state_damage, file.path, place.provider_session)
-            await self._accept(file, damage, known)
-        else:
-            await self._lost(f"{file.path}: {damage}")
+    async def _act_on(self, found: Standing, keeper: KeepsState, place: StatePlace) -> None:
+        """A plan shows the same."""
+        file = found.file
+        match found.verdict:
+            case "given_up":
+                await asyncio.to_thread(self._give_up, keeper)
+            case "absent":
+                pass  # The program itself says what it makes of that.
+            case "put_back":
+                await self._restore(keeper, place, file, found.why)
+            case "whole":
+                await self.capture()
+                await self._whole(self._loop.decided)
+            case "as_is":
+                assert file is not None
+                known = await asyncio.to_thread(keeper.state_damage, file.path, place.provider_session)
+                await self._accept(file, found.why, known)
+            case "lost":
+                await self._lost(found.why)
 
     async def _whole(self, decided: LostChoice | None) -> None:
         """Nothing is wrong with the file. It may yet have been cut off where what was captured ends, after
@@ -127,17 +120,6 @@ class ProviderSession:
             reason=f"its file holds nothing of turn {turn} any more",
         )
         await patience.append(self.journal, self._draft(restored), at="turn.provider_lacking")
-
-    def _damage(self, keeper: KeepsState, place: StatePlace, file: StateFile) -> str:
-        captured, changed = self._captured, ""
-        if captured is not None:
-            changed = _difference(file.path, captured)
-            if isinstance(keeper, TakesBack):
-                changed = keeper.taken_back(file.path, 0 if changed else captured.size) or changed
-        damage = keeper.state_damage(file.path, place.provider_session)
-        if changed:
-            return f"{damage}; {changed}" if damage else changed
-        return "" if captured is not None and damage == captured.damage else damage
 
     async def _lost(self, why: str) -> None:
         lost = self._changed("lost", why)
@@ -351,8 +333,7 @@ class ProviderSession:
 
     @property
     def _captured(self) -> AgentStateCaptured | None:
-        captured = self._loop.captured
-        return captured if captured and captured.provider_session == self._loop.provider_session else None
+        return captured_of(self._loop)
 
     @property
     def _keeper(self) -> tuple[KeepsState, StatePlace] | None:
@@ -386,35 +367,13 @@ class ProviderSession:
         return [Draft(body=body, loop=self.loop)]
 
 
-_NOT_THE_MACHINES = frozenset(
-    {errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOENT, errno.ENOTDIR}
-)
-
-
-def _unreadable(path: Path) -> str:
-    """Why nothing of the file can be read, where that is the file's own fault: what the machine lacks may
-    be there in a moment. Raises OSError for that."""
-    try:
-        open_regular(path).close()
-    except OSError as error:
-        if error.errno not in _NOT_THE_MACHINES:
-            raise
-        return f"{UNREADABLE}: {error.strerror}"
-    return ""
-
-
-def _difference(path: Path, captured: AgentStateCaptured) -> str:
-    """See `difference`."""
-    return difference(path, [(piece.digest, piece.size) for piece in captured.pieces])
-
-
 def _has_moved(file: StateFile, captured: AgentStateCaptured) -> bool:
     """Whether what was captured stands in another place now. Raises OSError, and NotTakenError where what
     stands there is something else."""
     if file.name == captured.name:
         return False
-    if changed := _difference(file.path, captured):
-        raise NotTakenError(f"{file.path} took the place of {captured.name}: {changed}")
+    if differs := changed(file.path, captured):
+        raise NotTakenError(f"{file.path} took the place of {captured.name}: {differs}")
     return True
 
 
