@@ -247,7 +247,15 @@ def _named(process: Path, session: str) -> bool:
     except OSError:
         return False
     wanted = session.encode("utf-8", "surrogateescape")
-    return any(word == wanted or word.endswith(b"=" + wanted) for word in words)
+    if not any(word == wanted or word.endswith(b"=" + wanted) for word in words):
+        return False
+    return not _adopts(words)
+
+
+def _adopts(words: Sequence[bytes]) -> bool:
+    """Whether it is an `outlast adopt`, by whatever it was started: it writes nothing, and claims."""
+    ours = next((n for n, word in enumerate(words) if word.rpartition(b"/")[2] == b"outlast"), None)
+    return ours is not None and b"adopt" in words[ours + 1 :]
 
 
 # --- writing -----------------------------------------------------------------------------------

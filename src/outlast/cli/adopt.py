@@ -49,7 +49,7 @@ def adopt_command(
     from outlast.runtime.adopting import look_at
 
     found = look_at(resolve(agent, config.agents(), os.environ), thread, folder, os.environ)
-    if found.refused or not yes:
+    if not yes or (found.refused and not found.may_be(session)):
         return _tell(screen, found)
     return run_async(screen, _adopt(config, screen, (agent, session), found))
 

@@ -311,6 +311,8 @@ class SessionActor:
         earlier = [e for e in pending if e.kind == "input" and e.order < entry.order]
         if earlier:
             await self._accept(earlier)
+        # First: killed in between, the session is not closed, and claims what it drives when it goes on.
+        await self.driver.let_go()
         stopped = self._draft(SessionStopped(reason="closed"), entry)
         closed = Proposal((stopped,), ((entry.request_id, 0),))
         await patience.decide(self.journal, lambda _: closed, at="actor.close")

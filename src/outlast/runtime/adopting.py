@@ -5,14 +5,18 @@ Nothing of it becomes a message of ours: its transcript is captured as evidence,
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from outlast.agents.contract import Agent
 from outlast.agents.provider_state import StatePlace, StateSummary, keeper_of, outside_writers
-from outlast.errors import SessionInUseError, SessionNotFoundError, UsageError, in_words
+from outlast.errors import OutlastError, SessionInUseError, SessionNotFoundError, UsageError, in_words
 from outlast.ids import new_id
+from outlast.journal import load_state
+from outlast.keep.proc import boot_id
+from outlast.records.types import CommandSettled
 from outlast.restore.opening import Opening, encode_opening
 from outlast.runtime.arguments import session_or_new
 from outlast.runtime.awaiting import settling
@@ -20,8 +24,16 @@ from outlast.runtime.backing import Backing
 from outlast.runtime.opening import first_entry
 from outlast.state.title import one_line
 from outlast.store.contract import Admission
-from outlast.turns.claims import SessionClaim, claim_name, claims_folder, look
-from outlast.turns.requests import AdoptRequest, encode
+from outlast.turns.claims import (
+    SessionClaim,
+    claim_name,
+    claims_folder,
+    look,
+    put_down,
+    take,
+    this_process,
+)
+from outlast.turns.requests import AdoptRequest, decode, encode
 from outlast.turns.telling import ADOPTED
 
 
@@ -42,13 +54,19 @@ class Adoptable:
     refused: tuple[str, ...] = ()
     in_use: bool = False
     """It is refused because somebody else has it."""
+    claim: SessionClaim | None = None
+    """Whose it is, if it is somebody's."""
+    claim_file: Path = Path()
 
     def raise_if_refused(self) -> None:
         """Raises SessionInUseError, UsageError for what is refused for another reason."""
         if self.refused:
-            kind = SessionInUseError if self.in_use else UsageError
-            told = "; ".join(self.refused)
-            raise kind(f"{self.provider} session {self.provider_session} is not adopted: {told}")
+            kind: type[OutlastError] = SessionInUseError if self.in_use else UsageError
+            raise _refused(self, kind, "; ".join(self.refused))
+
+    def may_be(self, session: str | None) -> bool:
+        """Whether it is the session's of this name, in whatever store: what was killed is to be finished."""
+        return self.claim is not None and self.claim.session == session
 
     @property
     def confirmed(self) -> bool:
@@ -95,7 +113,10 @@ def look_at(
             )
         summary = keeper.summary(file.path, provider_session)
         damage = keeper.state_damage(file.path, provider_session)
-        claim = look(claims_folder(home, environ), claim_name(agent.kind, home, provider_session))
+        claim_file = claims_folder(home, environ) / claim_name(agent.kind, home, provider_session)
+        claim = look(claim_file.parent, claim_file.name)
+        if claim is not None and not claim.held:
+            claim = None
         writers = outside_writers(keeper, file.path, place)
         return Adoptable(
             provider=agent.kind,
@@ -106,8 +127,10 @@ def look_at(
             title=_title(summary),
             summary=summary,
             damage=damage,
-            refused=tuple(_refusals(damage, claim, writers)),
+            refused=tuple(_refusals(damage, claim, claim_file, writers)),
             in_use=claim is not None or bool(writers),
+            claim=claim,
+            claim_file=claim_file,
         )
     except OSError as error:
         why, hint = in_words(error)
@@ -124,14 +147,12 @@ def _title(summary: StateSummary) -> str:
     return next((one_line(said.text) for said in summary.said if said.role == "user"), "(adopted)")
 
 
-def _refusals(damage: str, claim: SessionClaim | None, writers: list[int]) -> list[str]:
+def _refusals(damage: str, claim: SessionClaim | None, claim_file: Path, writers: list[int]) -> list[str]:
     refused = []
     if damage:
         refused.append(f"its transcript is damaged: {damage}")
     if claim is not None:
-        refused.append(
-            f"it is session {claim.session}'s, in {claim.store}: go on there, or let that one begin anew"
-        )
+        refused.append(claim.told(claim_file))
     if writers and (claim is None or not claim.alive):
         pids = ", ".join(map(str, writers))
         refused.append(f"process {pids} has it open: end that first, a session has one writer")
@@ -142,13 +163,60 @@ async def adopt(
     backing: Backing, found: Adoptable, agent: str, session: str | None, actor: str | None
 ) -> str:
     """Begin a session of `agent` that goes on with what was found; its id. Whoever owns it first binds and
-    captures it. Raises SessionInUseError or UsageError where it is refused, and UsageError for a name
-    that is there already."""
-    found.raise_if_refused()
+    captures it. One of the same name that was to adopt it, or has, is that session: what was killed is
+    finished. Raises SessionInUseError or UsageError where it is refused, and UsageError for a name that is
+    another one's already."""
     name = session_or_new(session)
-    if await backing.store.listed(name) is not None:
-        raise UsageError(f"there is a session {name} already", hint="choose another name")
-    opening = Opening(agent=agent, workspace=found.workspace, title=found.title)
+    mine = SessionClaim(
+        store=str(backing.store.folder),
+        session=name,
+        folder="",
+        generation="",
+        boot_id=boot_id(),
+        lives_with=this_process(),
+    )
+    known = await _known(backing, found, name, agent)
+    if known is None:
+        if found.claim is None or not found.claim.is_of(mine):
+            found.raise_if_refused()
+        known = await _admitted(
+            backing, found, Opening(agent=agent, workspace=found.workspace, title=found.title), mine, actor
+        )
+    if known:
+        await _settled(backing, found, mine, known)
+    return name
+
+
+async def _known(backing: Backing, found: Adoptable, session: str, agent: str) -> str | None:
+    """The command by which the session is to adopt it already, empty where it has; None where it may be asked
+    to. Raises UsageError where it is a session of something else."""
+    row = await backing.store.listed(session)
+    if row is None:
+        return None
+    taken = UsageError(f"there is a session {session} already", hint="choose another name")
+    if row.entry.agent != agent:
+        raise taken
+    for entry in await backing.store.pending(session):
+        if entry.kind == "adopt" and not entry.damaged and _is_of(found, decode(AdoptRequest, entry.body)):
+            return entry.request_id
+    state = await load_state(backing.store, session)
+    has = None if state.root is None else state.loops[state.root].provider_session
+    if has is not None and has == found.provider_session:
+        return ""
+    if has is not None or row.pending or row.entry.turns or row.entry.queued:
+        raise taken
+    return None
+
+
+def _is_of(found: Adoptable, request: AdoptRequest) -> bool:
+    return (request.provider, request.provider_session) == (found.provider, found.provider_session)
+
+
+async def _admitted(
+    backing: Backing, found: Adoptable, opening: Opening, mine: SessionClaim, actor: str | None
+) -> str:
+    """The command, durable. It is claimed for as long as this process lives, until the session's owner does
+    that: who comes second leaves no session."""
     turns = found.summary.turns
     request = AdoptRequest(
         provider=found.provider,
@@ -156,18 +224,51 @@ async def adopt(
         confirmed=found.confirmed,
         reason=f"{ADOPTED}: it began outside of outlast and had {turns} turn{'' if turns == 1 else 's'}",
     )
-    request_id = new_id()
-    await backing.store.admit(
-        Admission(
-            session=name,
-            request_id=request_id,
-            kind="adopt",
-            body=encode(request),
-            actor=actor,
-            opening=first_entry(name, opening),
-            opening_body=encode_opening(opening),
-        )
+    admission = Admission(
+        session=mine.session,
+        request_id=new_id(),
+        kind="adopt",
+        body=encode(request),
+        actor=actor,
+        opening=first_entry(mine.session, opening),
+        opening_body=encode_opening(opening),
     )
-    backing.serve(name)
-    await settling(backing, name, request_id)
-    return name
+    file = found.claim_file
+    await _claimed(found, mine)
+    try:
+        await backing.store.admit(admission)
+    except BaseException:
+        await asyncio.to_thread(put_down, file.parent, file.name, mine)
+        raise
+    return admission.request_id
+
+
+async def _claimed(found: Adoptable, mine: SessionClaim) -> None:
+    """Raises SessionInUseError where it is another one's, UsageError where that cannot be told."""
+    try:
+        other = await asyncio.to_thread(take, found.claim_file.parent, found.claim_file.name, mine)
+    except OSError as error:
+        why, hint = in_words(error)
+        raise UsageError(why, hint=hint) from error
+    if other is not None:
+        raise _refused(found, SessionInUseError, other.told(found.claim_file))
+
+
+async def _settled(backing: Backing, found: Adoptable, mine: SessionClaim, request_id: str) -> None:
+    """Until an owner has bound it. Raises SessionInUseError, UsageError where it was refused."""
+    session = mine.session
+    backing.serve(session)
+    while (record := await settling(backing, session, request_id)) is None:
+        backing.serve(session)  # Who had it ended before it took the command.
+    body = record.body
+    if not isinstance(body, CommandSettled) or body.outcome == "done":
+        return
+    file = found.claim_file
+    await asyncio.to_thread(put_down, file.parent, file.name, mine)
+    claim = await asyncio.to_thread(look, file.parent, file.name)
+    taken = claim is not None and claim.session != session and claim.held
+    raise _refused(found, SessionInUseError if taken else UsageError, body.detail)
+
+
+def _refused(found: Adoptable, kind: type[OutlastError], told: str) -> OutlastError:
+    return kind(f"{found.provider} session {found.provider_session} is not adopted: {told}")

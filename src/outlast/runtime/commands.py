@@ -296,12 +296,30 @@ class Commands:
 
     async def _adopt(self, entry: Entry) -> None:
         request = decode(AdoptRequest, entry.body)
+        # Claimed before it is bound: whoever comes second is refused, also in another store. A claim whose
+        # owner was killed here is this session's again when the next one takes the same command.
+        refused = await self._claimed(request)
+        if refused:
+            await self._settle(entry, "refused", refused)
+            return
         await self._decide(lambda state: self._adopted(state, entry, request))
-        if self.state.loops[self.state.root or ""].provider_session == request.provider_session:
+        if self._provider_session == request.provider_session:
             await self.driver.adopted()
 
+    async def _claimed(self, request: AdoptRequest) -> str:
+        if self._provider_session not in (None, request.provider_session):
+            return "its agent has a session of its own already"
+        return await self.driver.claim_adopted(request.provider_session)
+
+    @property
+    def _provider_session(self) -> str | None:
+        return self.state.loops[self.state.root or ""].provider_session
+
     def _adopted(self, state: State, entry: Entry, request: AdoptRequest) -> Proposal:
-        if state.loops[state.root or ""].provider_session is not None:
+        has = state.loops[state.root or ""].provider_session
+        if has == request.provider_session:
+            return self._settled(entry, "done", "it has it already")
+        if has is not None:
             return self._settled(entry, "refused", "its agent has a session of its own already")
         bound = AgentSessionChanged(
             provider=request.provider,

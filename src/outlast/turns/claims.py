@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import msgspec
 from outlast.errors import UsageError
 from outlast.faults import point
 from outlast.keep import AgentFolder, Verified, tree_dead
-from outlast.keep.proc import boot_id, is_alive
+from outlast.keep.proc import boot_id, is_alive, start_ticks
 from outlast.records.types import Process
 from outlast.store.url import home
 
@@ -34,9 +34,15 @@ class ClaimBusyError(UsageError):
     """Somebody holds the lock of a claim's file and does not let go."""
 
 
+class Holder(msgspec.Struct, frozen=True):
+    pid: int
+    start_ticks: int
+
+
 class SessionClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose agent drove the provider's session last. `folder` and `generation` name its life, `processes`
-    and `boot_id` the shim and guard that it had."""
+    """Whose the provider's session is. `folder` and `generation` name the agent's last life, `processes` and
+    `boot_id` the shim and guard that it had. Without a folder it is kept for a session that is about to adopt
+    it, for as long as the process that does it lives."""
 
     store: str
     """The store's folder, for people."""
@@ -45,6 +51,8 @@ class SessionClaim(msgspec.Struct, frozen=True, kw_only=True):
     generation: str
     processes: list[Process] = []
     boot_id: str = ""
+    lives_with: Holder | None = None
+    """The process with which the claim ends: its store does, or it is about to adopt. None where it lasts."""
 
     @property
     def alive(self) -> bool:
@@ -55,6 +63,48 @@ class SessionClaim(msgspec.Struct, frozen=True, kw_only=True):
         if not number.isdecimal():
             return False
         return not isinstance(tree_dead(AgentFolder(Path(self.folder)).generation(int(number))), Verified)
+
+    @property
+    def held(self) -> bool:
+        """Whether its session may still go on with it: something lives, or its store is there. A store is
+        gone where its folder is, or the process that it lived in. Raises OSError."""
+        if self.alive:
+            return True
+        ends = self.lives_with
+        if ends is not None and not (self.boot_id == boot_id() and is_alive(ends.pid, ends.start_ticks)):
+            return False
+        return _is_there(self.store)
+
+    def keeps_out(self, other: SessionClaim) -> bool:
+        """Whether `other` may not have it. The same session in another store, which is a copy or was brought
+        from elsewhere, goes on where nothing of this one lives. Raises OSError."""
+        if self.folder == other.folder and self.folder:
+            return False
+        if not (self.folder and other.folder):
+            return not self.is_of(other) and self.held
+        if Path(self.folder).name == Path(other.folder).name:
+            return self.alive
+        return self.held
+
+    def is_of(self, other: SessionClaim) -> bool:
+        """Whether it is the same session's, of the same store."""
+        return (self.store, self.session) == (other.store, other.session)
+
+    def told(self, path: Path) -> str:
+        """Whose it is and what to do, as a part of a sentence. `path`: the claim's file."""
+        whose = f"it is session {self.session}'s, in {self.store}"
+        if not self.folder:
+            return f"{whose}, which is about to adopt it"
+        return (
+            f"{whose}: go on there, close that one, or let it begin anew;"
+            f" where that store is gone for good, remove {path}"
+        )
+
+
+def this_process() -> Holder:
+    """For a claim that ends with it."""
+    pid = os.getpid()
+    return Holder(pid, start_ticks(pid) or 0)
 
 
 def claims_folder(provider_home: Path, environ: Mapping[str, str]) -> Path:
@@ -76,13 +126,13 @@ def claim_name(kind: str, provider_home: Path, provider_session: str) -> str:
 
 
 def take(folder: Path, name: str, mine: SessionClaim) -> SessionClaim | None:
-    """Make the claim ours; the one that keeps it from being so, if there is one: of another agent folder, in
-    which something may live. Raises OSError, and ClaimBusyError."""
+    """Make the claim ours; the one that keeps it from being so, if there is one. Raises OSError, and
+    ClaimBusyError."""
     with _locked(folder, name) as file:
         found = _read(file)
-        if found is not None and found.folder != mine.folder and found.alive:
+        if found is not None and found.keeps_out(mine):
             return found
-        if found != mine:
+        if found != mine and not (found is not None and found.folder and not mine.folder):
             _write(file, mine)
         return None
 
@@ -97,13 +147,22 @@ def look(folder: Path, name: str) -> SessionClaim | None:
 
 
 def give_up(folder: Path, name: str, agent_folder: str) -> None:
-    """Take back a claim of this agent folder: its session goes on in another provider session. Raises
-    OSError, and ClaimBusyError."""
+    """Take back a claim of this agent folder: its session goes on in another provider session, or not at all.
+    Raises OSError, and ClaimBusyError."""
+    _clear(folder, name, lambda found: found.folder == agent_folder)
+
+
+def put_down(folder: Path, name: str, mine: SessionClaim) -> None:
+    """Take back a claim that is still just this one. Raises OSError, and ClaimBusyError."""
+    _clear(folder, name, lambda found: found == mine)
+
+
+def _clear(folder: Path, name: str, is_mine: Callable[[SessionClaim], bool]) -> None:
     if not (folder / name).exists():
         return
     with _locked(folder, name) as file:
         found = _read(file)
-        if found is not None and found.folder == agent_folder:
+        if found is not None and is_mine(found):
             point("provider.claim.before_give_up")
             os.ftruncate(file, 0)
             point("provider.claim.after_give_up")
@@ -136,6 +195,17 @@ def _lock(file: int, path: Path) -> None:
             time.sleep(_NAP)
         else:
             return
+
+
+def _is_there(folder: str) -> bool:
+    """Whether it may be: what cannot be looked at is."""
+    try:
+        os.lstat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _holder(file: int) -> str:

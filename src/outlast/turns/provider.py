@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from outlast.agents.contract import Agent, Failure
 from outlast.agents.environment import secrets_in
 from outlast.agents.failure import redact
@@ -29,12 +31,13 @@ from outlast.agents.provider_state import (
 from outlast.clock import monotonic
 from outlast.errors import AgentError, IntegrityError, StoreError, UsageError, in_words
 from outlast.journal import Journal
+from outlast.keep.proc import boot_id
 from outlast.records.agent_state import AgentStateCaptured, AgentStateRestored, LostChoice, StatePiece
 from outlast.records.envelope import Draft
 from outlast.records.types import AgentSessionChanged, Body
 from outlast.state.model import Loop
 from outlast.turns import claims, patience
-from outlast.turns.claims import ClaimBusyError, SessionClaim
+from outlast.turns.claims import ClaimBusyError, SessionClaim, this_process
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.lacking import lacking_since
@@ -176,13 +179,8 @@ class ProviderSession:
         wanted = (place.provider_session, host.generation_name)
         if wanted == self._claimed:
             return
-        mine = SessionClaim(
-            store=str(self.hosting.folders.parent),
-            session=self.hosting.session,
-            folder=host.folder_path,
-            generation=host.generation_name,
-            processes=host.processes,
-            boot_id=host.boot_id,
+        mine = msgspec.structs.replace(
+            self._mine, generation=host.generation_name, processes=host.processes, boot_id=host.boot_id
         )
         try:
             other = await asyncio.to_thread(self._take, keeper, mine)
@@ -196,31 +194,60 @@ class ProviderSession:
             raise LaunchFailure(Failure("unknown", str(error))) from error
         except OSError as error:
             raise LaunchFailure(Failure("home_unusable", _told(error))) from error
-        if other is not None:
-            whose = f"an agent of session {other.session} in {other.store} drives the same session"
-            raise LaunchFailure(Failure("session_in_use", whose))
+        if other:
+            raise LaunchFailure(Failure("session_in_use", other))
         if writers:
             raise LaunchFailure(Failure("session_in_use", writers))
         self._claimed = wanted
 
+    async def claim_adopted(self, provider_session: str) -> str:
+        """Before a session that began elsewhere becomes this loop's: nobody else's is it from now on. Why it
+        cannot be, as a part of a sentence; empty where it is claimed."""
+        keeper = keeper_of(self.agent)
+        if keeper is None:
+            return ""
+        try:
+            return await asyncio.to_thread(self._take, keeper, self._mine, provider_session)
+        except (OSError, UsageError) as error:
+            return _told(error) if isinstance(error, OSError) else str(error)
+
     async def adopted(self) -> None:
-        """A session that began elsewhere is this loop's from now on: claimed, before an agent resumes it, and
-        captured."""
+        """A session that began elsewhere is this loop's now: captured."""
+        await self._try(None, partial=False, whole=True)
+
+    async def let_go(self) -> None:
+        """The session is closed: another one may have the provider's session. Where it goes on after all, it
+        claims it as any other does."""
         found = self._keeper
         if found is None:
             return
-        folder = str(self.hosting.folder(self.loop).path)
-        mine = SessionClaim(
-            store=str(self.hosting.folders.parent), session=self.hosting.session, folder=folder, generation=""
-        )
+        self._claimed = None
         try:
-            await asyncio.to_thread(self._take, found[0], mine)
+            await asyncio.to_thread(self._give_up, found[0])
         except (OSError, UsageError) as error:
-            report("an adopted session could not be claimed", error)
-        await self._try(None, partial=False, whole=True)
+            report("the claim of a closed session's agent could not be given up", error)
 
-    def _take(self, keeper: KeepsState, mine: SessionClaim) -> SessionClaim | None:
-        return claims.take(self._claims_folder(keeper), self._claim_name(keeper), mine)
+    @property
+    def _mine(self) -> SessionClaim:
+        """What this loop claims, without a life of its agent."""
+        return SessionClaim(
+            store=str(self.hosting.folders.parent),
+            session=self.hosting.session,
+            folder=str(self.hosting.folder(self.loop).path),
+            generation="",
+            boot_id=boot_id(),
+            lives_with=None if self.hosting.lasting else this_process(),
+        )
+
+    def _take(self, keeper: KeepsState, mine: SessionClaim, provider_session: str | None = None) -> str:
+        """Why it is not ours, as a part of a sentence. Raises OSError, UsageError."""
+        folder, name = self._claims_folder(keeper), self._claim_name(keeper, provider_session)
+        other = claims.take(folder, name, mine)
+        if other is None:
+            return ""
+        if other.alive:
+            return f"an agent of session {other.session} in {other.store} drives the same session"
+        return other.told(folder / name)
 
     def _give_up(self, keeper: KeepsState) -> None:
         agent_folder = str(self.hosting.folder(self.loop).path)
@@ -230,9 +257,9 @@ class ProviderSession:
         environ = self.hosting.environ
         return claims.claims_folder(keeper.state_home(environ), environ)
 
-    def _claim_name(self, keeper: KeepsState) -> str:
+    def _claim_name(self, keeper: KeepsState, provider_session: str | None = None) -> str:
         home = keeper.state_home(self.hosting.environ)
-        return claims.claim_name(self.agent.kind, home, self._loop.provider_session or "")
+        return claims.claim_name(self.agent.kind, home, provider_session or self._loop.provider_session or "")
 
     # --- captures ----------------------------------------------------------------------------------
 
