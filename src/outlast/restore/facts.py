@@ -8,6 +8,8 @@ from typing import Literal
 
 from outlast.agents.contract import ExitInfo, Failure
 from outlast.records.types import OnInterrupt
+from outlast.turns.lost import OnLost
+from outlast.turns.standing import Standing
 
 Landing = Literal["none", "never_written", "never_read", "accepted", "unknown", "written", "foreign"]
 """What the spool says of the reserved input (shim.md, "Cursor"): `none` = nothing was reserved."""
@@ -24,6 +26,12 @@ class AgentFacts:
     """Of the adapter that the agent's name stands for today; None where there is none."""
     many_turns: bool = False
     on_interrupt: OnInterrupt = "skip"
+    on_lost: OnLost = "ask"
+    session: Standing | None = None
+    """How its own session stands, as the next start of it will find that; None where its program keeps none
+    that can be looked at, or nobody looked."""
+    session_fault: str = ""
+    """Why that could not be looked at."""
     generation: str | None = None
     """The generation looked at: the one that the journal names."""
     found: bool = False
@@ -67,6 +75,8 @@ class Facts:
         lines = [f"inbox: {self.inbox} unsettled"]
         for agent in self.agents.values():
             lines.append(f"loop {agent.loop}: {describe(agent)}")
+            if told := describe_session(agent):
+                lines.append(f"loop {agent.loop}: {told}")
         return lines
 
 
@@ -88,6 +98,19 @@ def describe(agent: AgentFacts) -> str:
     else:
         parts.append("no exit was recorded")
     return _with_landing(parts, agent)
+
+
+def describe_session(agent: AgentFacts) -> str:
+    """How the agent's own session was found; empty where nobody looked."""
+    if agent.session_fault:
+        return f"the agent's own file of the session cannot be used: {agent.session_fault}"
+    if agent.session is None or agent.session.verdict == "given_up":
+        return ""
+    if agent.session.verdict == "whole":
+        return "nothing is wrong with the agent's own file of the session"
+    if agent.session.verdict == "absent":
+        return "the agent has no file of its session, and nothing of it was captured"
+    return f"the agent's own file of the session: {agent.session.why}"
 
 
 def _with_landing(parts: list[str], agent: AgentFacts) -> str:

@@ -5,20 +5,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 
 from outlast.clock import Micros, isoformat
 from outlast.records.types import PlannedRetry, PlannedTurn
-from outlast.restore.facts import AgentFacts, Facts, describe
+from outlast.restore.facts import AgentFacts, Facts, describe, describe_session
 from outlast.state.delays import delay_json, delays
 from outlast.state.lookup import steered_into
-from outlast.state.model import Delay, OpenGate, OpenTurn, State
+from outlast.state.model import Delay, Loop, OpenGate, OpenTurn, State
 from outlast.turns.budget import spent
 from outlast.turns.cut import Then, what_then, with_open_calls
 from outlast.turns.effects import told
+from outlast.turns.lost import by_itself, held_by_loss, ways_on
 from outlast.turns.recovery import NextSession, next_session
 from outlast.turns.retrying import Judging, in_words, judged
 
@@ -73,6 +74,8 @@ class RestorePlan:
     queued: int = 0
     inbox: int = 0
     held: bool = False
+    held_by_loss: bool = False
+    """No resume lets the queue go on: a person is to choose what becomes of the agent's session."""
     facts: tuple[str, ...] = ()
     verified_from: int = 0
     """As in the facts."""
@@ -95,11 +98,22 @@ class RestorePlan:
         if not self.turns:
             lines.append("no turn is open")
         if self.queued or self.inbox:
-            waiting = f"{self.queued} queued, {self.inbox} in the inbox"
-            lines.append(f"{waiting}: " + ("held until a person resumes" if self.held else "goes on"))
+            lines.append(f"{self.queued} queued, {self.inbox} in the inbox: {self._goes_on}")
         else:
             lines.append("nothing is queued")
         return lines
+
+    @property
+    def _goes_on(self) -> str:
+        """What becomes of the inputs that wait."""
+        if self.held_by_loss:
+            return "held until a person has chosen what becomes of the agent's session"
+        first = self.next_sessions[0].action if self.next_sessions else "resume"
+        if first == "ask":
+            return "the first is parked with that question, the others are held until it is answered"
+        if first == "refuse":
+            return "the first fails of that"
+        return "held until a person resumes" if self.held else "goes on"
 
     def to_json(self) -> dict[str, object]:
         """The shape of `outlast plan --json`."""
@@ -126,7 +140,7 @@ class RestorePlan:
             "next_sessions": [session.to_json() for session in self.next_sessions],
             "queued": self.queued,
             "inbox": self.inbox,
-            "held": self.held,
+            "held": self.held or self.held_by_loss,
             "facts": list(self.facts),
             "verified_from": self.verified_from,
             "waits": [{"turn": w.turn} | delay_json(w.delay) for w in self.waits],
@@ -152,13 +166,12 @@ def plan(state: State, facts: Facts) -> RestorePlan:
         loops=tuple(x for x in loops if x.action != "none"),
         gates=tuple(_plan_gate(gate, attached, facts) for gate in state.gates.values()),
         next_sessions=tuple(
-            next_session(state, loop, _agent(facts, loop).kind)
-            for loop in state.loops
-            if loop not in attached
+            _next_session(state, loop, _agent(facts, loop)) for loop in state.loops if loop not in attached
         ),
         queued=len(state.queue),
         inbox=facts.inbox,
         held=root.held,
+        held_by_loss=held_by_loss(state, state.root),
         facts=tuple(facts.lines()),
         verified_from=facts.verified_from,
         waits=tuple(PlannedWait(turn, delay) for turn, delay in delays(state)),
@@ -167,6 +180,48 @@ def plan(state: State, facts: Facts) -> RestorePlan:
 
 def _agent(facts: Facts, loop: str) -> AgentFacts:
     return facts.agents.get(loop) or AgentFacts(loop=loop, known=False)
+
+
+def _next_session(state: State, loop_id: str, agent: AgentFacts) -> NextSession:
+    """What the launch makes of the provider's session, where what its program keeps of it was looked at."""
+    chosen, found = next_session(state, loop_id, agent.kind), agent.session
+    said = describe_session(agent)
+    if chosen.action == "refuse" or not said:
+        return chosen
+    loop = state.loops[loop_id]
+    if found is None:
+        return replace(chosen, action="refuse", reason=said)
+    match found.verdict:
+        case "put_back" if loop.captured is None or not loop.captured.pieces:
+            return _lost(
+                chosen, "session_missing", f"{found.why}, and nothing of it was captured", loop, agent
+            )
+        case "put_back":
+            return replace(chosen, action="put_back", reason=f"{said}{_captured(loop)}")
+        case "lost":
+            return _lost(chosen, "session_corrupt", found.why, loop, agent)
+        case "as_is":
+            return replace(chosen, reason=f"a person chose it as it is; {said}")
+        case _:
+            return replace(chosen, reason=f"{chosen.reason}; {said}")
+
+
+def _captured(loop: Loop) -> str:
+    captured = loop.captured
+    through = None if captured is None else captured.through_turn
+    return "" if through is None else f"; what was captured is as it was after turn {through}"
+
+
+def _lost(chosen: NextSession, code: str, why: str, loop: Loop, agent: AgentFacts) -> NextSession:
+    """By the rules by which the turn ends that finds it so."""
+    by = by_itself(loop, None, agent.on_lost)
+    if by is not None:
+        reason = f"{why} ({by.choice}, by {by.by})"
+        return replace(chosen, action="start_new", provider_session=None, confirmed=False, reason=reason)
+    choices = tuple(ways_on(loop, code, why))
+    return replace(
+        chosen, action="refuse" if agent.on_lost == "refuse" else "ask", reason=why, choices=choices
+    )
 
 
 def _planned_turn(state: State, turn: OpenTurn, agent: AgentFacts) -> PlannedTurn:

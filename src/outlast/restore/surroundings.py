@@ -9,7 +9,7 @@ from outlast.errors import OutlastError
 from outlast.journal import load
 from outlast.keep import Claim
 from outlast.restore.plan import RestorePlan, plan
-from outlast.restore.probe import Resolve, probe_facts
+from outlast.restore.probe import Resolve, probe_facts, with_sessions
 from outlast.state.model import State
 from outlast.store import refusals
 from outlast.store.contract import Store
@@ -39,7 +39,9 @@ async def look(around: Surroundings, session: str) -> RestorePlan:
     if state.seq == 0 and not any(entry.opening_body for entry in pending):
         raise await unopenable(around.store, session)
     claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
-    facts = await probe_facts(state, len(pending), hosting_for(around, state, claim), around.resolve)
+    hosting = hosting_for(around, state, claim)
+    facts = await probe_facts(state, len(pending), hosting, around.resolve)
+    facts = await with_sessions(facts, state, hosting, around.resolve)
     return plan(state, replace(facts, verified_from=loaded.verified_from))
 
 

@@ -46,11 +46,12 @@ def is_lost(failure: Failure | None) -> bool:
     return failure is not None and failure.code in CODES
 
 
-def by_itself(loop: Loop, turn: OpenTurn, on_lost: OnLost) -> AgentSessionDecided | None:
+def by_itself(loop: Loop, turn: OpenTurn | None, on_lost: OnLost) -> AgentSessionDecided | None:
     """What becomes of it without a person, once for `turn` under one owner: by the agent's `on_lost`; what
-    the agent never acknowledged had nothing in it that a new session is not told."""
+    the agent never acknowledged had nothing in it that a new session is not told. None: a turn that is yet
+    to begin."""
     session = loop.provider_session
-    if session is None or loop.decided is not None or turn.begun_anew == turn.epoch:
+    if session is None or loop.decided is not None or (turn and turn.begun_anew == turn.epoch):
         return None
     if not loop.confirmed:
         return AgentSessionDecided(provider_session=session, choice="reseed", by=BY_UNCONFIRMED)
@@ -141,14 +142,20 @@ def held_by_loss(state: State, loop: str) -> bool:
     return any(closed.code in CODES and closed.seq > one.lost_at for closed in parked)
 
 
+def ways_on(loop: Loop, code: str, why: str) -> list[LostChoice]:
+    """How a person can go on with a session that is lost by `code`, and `why`; or leave it."""
+    choices: list[LostChoice] = list(_ALWAYS)
+    if _is_of(loop):
+        choices.insert(0, "put_back")
+    if code == "session_corrupt" and f": {UNREADABLE}: " not in why:
+        choices.insert(1 if _is_of(loop) else 0, "as_is")
+    return choices
+
+
 def question(loop: Loop, turn: OpenTurn, failure: ReceiptError) -> GateOpened:
     """What a person is asked."""
     captured = loop.captured if _is_of(loop) else None
-    choices: list[LostChoice] = list(_ALWAYS)
-    if captured is not None:
-        choices.insert(0, "put_back")
-    if failure.code == "session_corrupt" and f": {UNREADABLE}: " not in failure.message:
-        choices.insert(0 if captured is None else 1, "as_is")
+    choices = ways_on(loop, failure.code, failure.message)
     through = "as it was then"
     if captured is not None and captured.through_turn is not None:
         through = f"through turn {captured.through_turn}"

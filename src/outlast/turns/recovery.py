@@ -248,10 +248,12 @@ def _check(outcome: Literal["passed", "failed", "pending"], reason: str) -> Chec
 @dataclass(frozen=True, slots=True)
 class NextSession:
     """What the next start of a loop's agent does with the provider's session: what the executor does, and
-    what `outlast plan` and `outlast show` say. `refuse`: nothing is launched, for `error`."""
+    what `outlast plan` and `outlast show` say. `refuse`: nothing is launched, for `error`, or for what is
+    wrong with the session. Only a plan looks at what the program keeps of that: `put_back` replaces it by
+    what was captured, `ask` parks the turn with a question about it."""
 
     loop: str
-    action: Literal["start_new", "resume", "refuse"]
+    action: Literal["start_new", "resume", "put_back", "ask", "refuse"]
     provider_session: str | None
     confirmed: bool
     reason: str
@@ -262,11 +264,19 @@ class NextSession:
     skip_host: bool = False
     """Resuming does not execute that host step again."""
     error: FailedTurnRecoveryError | None = None
+    choices: tuple[str, ...] = ()
+    """What a person is asked to choose from."""
 
     def line(self) -> str:
         """For people."""
-        what = {"start_new": "begins a new session", "resume": f"resumes {self.provider_session}"}
+        what = {
+            "start_new": "begins a new session",
+            "resume": f"resumes {self.provider_session}",
+            "put_back": f"resumes {self.provider_session}, put back as it was captured",
+        }
         said = f"the agent {what[self.action]}" if self.action in what else "the agent is not started"
+        if self.action == "ask":
+            said = f"{said}, a person is asked to choose ({', '.join(self.choices)})"
         failed = ""
         if self.failed_turn is not None:
             failed = f", after turn {self.failed_turn} failed ({self.recovery or 'nothing to recover'})"
@@ -284,6 +294,7 @@ class NextSession:
             "skip_host": self.skip_host,
             "reason": self.reason,
             "error": None if self.error is None else self.error.code,
+            "choices": list(self.choices),
         }
 
 

@@ -276,9 +276,7 @@ def test_a_lost_agent_session_is_confirmed_no_more(journal: JournalBuilder) -> N
 
 
 def changed(session: str, state: Literal["bound", "confirmed", "lost", "reseeded"]) -> t.AgentSessionChanged:
-    return t.AgentSessionChanged(
-        provider="codex", provider_session=session, state=state, source="observed"
-    )
+    return t.AgentSessionChanged(provider="codex", provider_session=session, state=state, source="observed")
 
 
 def test_an_agent_session_that_was_lost_and_is_resumed_is_confirmed_as_it_was(

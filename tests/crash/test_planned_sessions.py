@@ -1,0 +1,153 @@
+"""A plan says of the agent's own session what the next start of the agent then does with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import outlast
+from outlast.agents import Command
+from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
+from outlast.restore.plan import RestorePlan
+from outlast.store.url import sqlite_url
+from outlast.testing.agents import SCRIPTED, command
+
+SESSION = "thr"
+
+
+@dataclass(frozen=True)
+class Keeping(Command):
+    """A program with one file for each session."""
+
+    home: Path = Path()
+
+    def state_home(self, environ: Mapping[str, str]) -> Path:
+        return self.home
+
+    def find_state(self, place: StatePlace) -> StateFile | None:
+        path = self.home / place.provider_session
+        return StateFile(path, path.name) if os.path.lexists(path) else None
+
+    def state_path(self, place: StatePlace, name: str) -> Path:
+        return self.home / name
+
+    def state_damage(self, path: Path, provider_session: str) -> str:
+        return "it has a NUL" if b"\0" in path.read_bytes() else ""
+
+    def summary(self, path: Path, provider_session: str) -> StateSummary:
+        return StateSummary()
+
+
+@asynccontextmanager
+async def runtime_of(
+    path: Path, on_lost: Literal["ask", "refuse", "reseed"] = "ask"
+) -> AsyncIterator[outlast.Runtime]:
+    argv = command(SCRIPTED, "--effects", str(path / "effects"))
+    agent = Keeping(argv, home=path / "home", on_lost=on_lost)
+    async with (
+        asyncio.timeout(30),
+        outlast.Runtime(sqlite_url(path / "x.db"), agents={"a": agent}) as runtime,
+    ):
+        yield runtime
+
+
+async def captured(path: Path) -> Path:
+    """The file of a session that has ended one turn, which is captured, and has another input waiting."""
+    (path / "home").mkdir()
+    (path / "work").mkdir()
+    file = path / "home" / SESSION
+    file.write_bytes(b"one line\n")
+    async with runtime_of(path) as runtime:
+        session = runtime.session("s", workspace=path / "work")
+        first = await (await session.send(f"[[session:{SESSION}]]one", agent="a")).result()
+        assert first.outcome == "done"
+        await session.finish()
+    async with outlast.connect(sqlite_url(path / "x.db")) as client:
+        await client.session("s").send("[[say:two]]", key="two")
+    return file
+
+
+async def planned(path: Path, on_lost: Literal["ask", "refuse", "reseed"] = "ask") -> RestorePlan:
+    """The plan, which changes nothing."""
+    before = {file: file.read_bytes() for file in (path / "home").iterdir()}
+    async with runtime_of(path, on_lost) as runtime:
+        tip = (await runtime.store.tip("s")).seq
+        plan = await runtime.plan_restore("s")
+        assert (await runtime.store.tip("s")).seq == tip
+    assert {file: file.read_bytes() for file in (path / "home").iterdir()} == before
+    return plan
+
+
+async def resumed(path: Path, on_lost: Literal["ask", "refuse", "reseed"] = "ask") -> outlast.View:
+    """The session as it is once a restore has gone on with what waited."""
+    async with runtime_of(path, on_lost) as runtime:
+        session = await runtime.restore("s")
+        await session.quiet()
+        await session.finish()
+        return await session.view()
+
+
+async def test_of_a_damaged_file_the_plan_says_what_the_resume_then_asks(tmp_path: Path) -> None:
+    file = await captured(tmp_path)
+    file.write_bytes(b"another line\n")
+    plan = await planned(tmp_path)
+    (chosen,) = plan.next_sessions
+    assert chosen.action == "ask"
+    assert str(file) in chosen.reason
+    assert plan.lines()[-1].startswith("0 queued, 1 in the inbox: the first is parked with that question")
+
+    view = await resumed(tmp_path)
+    assert view.turns[-1].outcome == "parked"
+    (gate,) = view.gates
+    assert chosen.reason in gate.question
+    assert [choice.id for choice in gate.choices] == [*chosen.choices, "refuse"]
+    again = await planned(tmp_path)
+    assert again.next_sessions[0].choices == chosen.choices
+
+
+async def test_of_a_file_that_is_gone_the_plan_says_that_it_is_put_back(tmp_path: Path) -> None:
+    file = await captured(tmp_path)
+    file.unlink()
+    plan = await planned(tmp_path)
+    (chosen,) = plan.next_sessions
+    assert (chosen.action, chosen.provider_session) == ("put_back", SESSION)
+    assert "its file was gone" in chosen.reason
+    assert plan.lines()[-1].endswith("goes on")
+
+    view = await resumed(tmp_path)
+    assert file.read_bytes() == b"one line\n"
+    assert view.turns[-1].outcome == "done"
+    (session,) = view.agent_sessions
+    assert session.confirmed
+    assert session.went_back is not None
+    assert session.went_back.reason == "its file was gone"
+
+
+async def test_of_a_whole_file_the_plan_says_that_it_is_resumed(tmp_path: Path) -> None:
+    await captured(tmp_path)
+    (chosen,) = (await planned(tmp_path)).next_sessions
+    assert chosen.action == "resume"
+    assert "nothing is wrong with the agent's own file" in chosen.reason
+    assert (await resumed(tmp_path)).turns[-1].outcome == "done"
+
+
+async def test_where_nobody_is_asked_the_plan_says_what_the_agents_setting_makes_of_it(
+    tmp_path: Path,
+) -> None:
+    file = await captured(tmp_path)
+    file.write_bytes(b"another line\n")
+    (chosen,) = (await planned(tmp_path, "reseed")).next_sessions
+    assert (chosen.action, chosen.provider_session) == ("start_new", None)
+    assert str(file) in chosen.reason
+    (chosen,) = (await planned(tmp_path, "refuse")).next_sessions
+    assert chosen.action == "refuse"
+    assert "put_back" in chosen.choices
+
+    assert (await resumed(tmp_path, "refuse")).turns[-1].outcome == "failed"
+    plan = await planned(tmp_path, "refuse")
+    assert plan.held_by_loss
