@@ -29,14 +29,20 @@ def test_a_session_that_the_agent_does_not_have_is_not_found(place: Shell, more:
     assert place.sessions() == []
 
 
-@pytest.mark.parametrize("damaged", [False, True])
-def test_what_would_be_adopted_is_told_in_the_shape_that_the_page_has(place: Shell, damaged: bool) -> None:
+def thread_of(place: Shell, last: int = 1) -> Path:
+    """A thread of two lines, the second with this number."""
     folder = Path(place.environ["HOME"]) / ".codex" / "sessions" / "2026" / "11" / "30"
     folder.mkdir(parents=True)
     path = folder / f"rollout-2026-11-30T03-48-42-{THREAD}.jsonl"
     head = {"ordinal": 0, "type": "session_meta", "payload": {"id": THREAD, "cwd": str(place.folder)}}
-    last: dict[str, object] = {"ordinal": 5 if damaged else 1, "type": "turn_context", "payload": {}}
-    path.write_text("".join(json.dumps(line) + "\n" for line in (head, last)))
+    ends: dict[str, object] = {"ordinal": last, "type": "turn_context", "payload": {}}
+    path.write_text("".join(json.dumps(line) + "\n" for line in (head, ends)))
+    return path
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_would_be_adopted_is_told_in_the_shape_that_the_page_has(place: Shell, damaged: bool) -> None:
+    path = thread_of(place, last=5 if damaged else 1)
     ran = place.run("adopt", "--json", "-a", "mine", THREAD)
     (told,) = ran.lines
     assert set(told) == SHAPE
@@ -51,3 +57,45 @@ def test_what_would_be_adopted_is_told_in_the_shape_that_the_page_has(place: She
 def test_a_kind_of_agent_that_keeps_nothing_cannot_be_adopted_from(shell: Shell) -> None:
     ran = shell.run("adopt", "--json", "-a", "scripted", "thread")
     assert (ran.code, ran.error["error"]) == (2, "usage"), ran
+
+
+STEPS = [
+    "store.admit.before_commit",
+    "store.admit.after_commit",
+    "provider.claim.before_write",
+    "provider.claim.after_write",
+    "provider.claim.before_write@2",
+    "provider.claim.after_write@2",
+    "store.append.before_commit",
+    "journal.append.before",
+    "journal.append.after",
+    "journal.append.before@2",
+    "journal.append.after@2",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+def test_an_adoption_that_is_killed_is_finished_by_the_same_command(place: Shell, step: str) -> None:
+    """And by that alone: another session is refused what is this one's, and at no step do two have it."""
+    thread_of(place)
+    faults = {"OUTLAST_FAULTS_TESTING": "1", "OUTLAST_FAULTS": f"{step}=kill"}
+    adopt = ("adopt", "-a", "mine", "--session", "job", "--yes", THREAD)
+    killed = place.process(*adopt, environ={**place.environ, **faults})
+    assert killed.code == -9, killed
+    again = place.run(*adopt)
+    assert again.code == 0, again
+    other = place.run("adopt", "-a", "mine", "--session", "other", "--yes", THREAD)
+    assert (other.code, "it is session job's" in other.err) == (4, True), other
+    assert place.run(*adopt).code == 0
+    assert len(place.records("job", "AgentSessionChanged")) == 1
+
+
+@pytest.mark.slow
+def test_adoptions_at_once_are_no_writers_to_each_other(place: Shell) -> None:
+    thread_of(place)
+    running = [place.start("adopt", "-a", "mine", "--session", name, "--yes", THREAD) for name in "ab"]
+    ended = sorted((each.wait(30), each.communicate()[1]) for each in running)
+    assert [code for code, _ in ended] == [0, 4], ended
+    assert "has it open" not in ended[1][1]
+    assert "it is session" in ended[1][1]

@@ -15,12 +15,15 @@ from outlast.records.types import Process
 from outlast.turns import claims
 from outlast.turns.claims import (
     ClaimBusyError,
+    Holder,
     SessionClaim,
     claim_name,
     claims_folder,
     give_up,
     look,
+    put_down,
     take,
+    this_process,
 )
 
 NAME = "claim"
@@ -57,6 +60,67 @@ def test_a_dead_one_keeps_nobody_out(tmp_path: Path) -> None:
     second = claim("b", alive=True)
     assert take(tmp_path, NAME, second) is None
     assert look(tmp_path, NAME) == second
+
+
+def in_store(store: Path, session: str, **more: object) -> SessionClaim:
+    """Of a session whose agent has ended, or has never begun."""
+    store.mkdir(exist_ok=True)
+    told = {"folder": str(store / "agents" / session), "generation": ""} | more
+    return SessionClaim(store=str(store), session=session, **told)  # type: ignore[arg-type]
+
+
+def test_a_session_that_may_go_on_keeps_another_out_though_nothing_of_it_lives(tmp_path: Path) -> None:
+    """Of the same store or another one, until it has given up or its store is gone."""
+    first, second = in_store(tmp_path / "one", "a"), in_store(tmp_path / "two", "b")
+    take(tmp_path, NAME, first)
+    assert take(tmp_path, NAME, in_store(tmp_path / "one", "c")) == first
+    assert take(tmp_path, NAME, second) == first
+    assert str(tmp_path / NAME) in first.told(tmp_path / NAME)
+    (tmp_path / "one").rmdir()
+    assert take(tmp_path, NAME, second) is None
+    give_up(tmp_path, NAME, second.folder)
+    assert take(tmp_path, NAME, in_store(tmp_path / "three", "c")) is None
+
+
+def test_the_same_session_of_a_copied_store_goes_on_where_nothing_lives(tmp_path: Path) -> None:
+    take(tmp_path, NAME, in_store(tmp_path / "one", "a"))
+    copy = in_store(tmp_path / "copy", "a")
+    assert take(tmp_path, NAME, copy) is None
+    assert look(tmp_path, NAME) == copy
+
+
+def test_a_store_that_ends_with_its_process_holds_nothing_afterwards(tmp_path: Path) -> None:
+    """Though its folder was left."""
+    me = this_process()
+    gone = Holder(me.pid, me.start_ticks - 1)
+    for ends, other in ((me, True), (gone, False)):
+        first = in_store(tmp_path / "one", "a", lives_with=ends, boot_id=boot_id())
+        (tmp_path / NAME).unlink(missing_ok=True)
+        take(tmp_path, NAME, first)
+        assert take(tmp_path, NAME, in_store(tmp_path / "two", "b")) == (first if other else None)
+
+
+def test_what_is_about_to_be_adopted_is_claimed_while_that_process_lives(tmp_path: Path) -> None:
+    """And then by the session's owner, whose claim it does not replace."""
+    me, store = this_process(), tmp_path / "one"
+    about = in_store(store, "a", folder="", lives_with=me, boot_id=boot_id())
+    another = in_store(store, "b", folder="", lives_with=me, boot_id=boot_id())
+    assert take(tmp_path, NAME, about) is None
+    assert take(tmp_path, NAME, another) == about
+    put_down(tmp_path, NAME, another)
+    assert look(tmp_path, NAME) == about
+    put_down(tmp_path, NAME, about)
+    assert look(tmp_path, NAME) is None
+
+    take(tmp_path, NAME, about)
+    owner = in_store(store, "a")
+    assert take(tmp_path, NAME, owner) is None
+    assert take(tmp_path, NAME, about) is None
+    assert look(tmp_path, NAME) == owner
+    dead = in_store(store, "c", folder="", lives_with=Holder(me.pid, 1), boot_id=boot_id())
+    give_up(tmp_path, NAME, owner.folder)
+    take(tmp_path, NAME, dead)
+    assert take(tmp_path, NAME, another) is None
 
 
 def test_the_same_folder_goes_on_with_its_next_life(tmp_path: Path) -> None:
