@@ -234,15 +234,15 @@ class LoopDriver:
     async def claim_adopted(self, provider_session: str) -> str:
         """Before the agent has a session of its own that began elsewhere: it is nobody else's. Why it is not
         to be had, as a part of a sentence; empty where it is."""
-        return await self._life.provider.claim_adopted(provider_session)
+        return await self._life.provider.driver.claim_adopted(provider_session)
 
     async def adopted(self) -> None:
         """The agent has a session of its own now that began elsewhere: it is ours, and captured."""
-        await self._life.provider.adopted()
+        await self._life.provider.capture_adopted()
 
     async def let_go(self) -> None:
         """The session is about to be closed and its agent has ended: what it drove may be another's."""
-        await self._life.provider.let_go()
+        await self._life.provider.driver.let_go()
 
     async def detach(self) -> None:
         """Leave the agent to its shim."""
@@ -282,7 +282,7 @@ class LoopDriver:
             host=host,
             merger=self._merger(turn),
             between_calls=self._life.provider.capture_partly,
-            before_input=partial(self._life.provider.claim, host),
+            before_input=partial(self._life.provider.driver.claim, host),
             policy=self.policy,
             show=self.show,
             wake=self._wake,

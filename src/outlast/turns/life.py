@@ -105,7 +105,7 @@ class AgentLife:
         host = await AgentHost.idle(self.hosting, self.agent, self.journal.state.loops[self.loop])
         self.host = host
         await patience.append(self.journal, [self._draft(turn, self._attempt(turn, host))], at="turn.attempt")
-        await self.provider.claim(host)
+        await self.provider.driver.claim(host)
         faults.point("turn.start.before")
         loop = self.journal.state.loops[self.loop]
         await host.start(self.loop, loop.launched or loop.launches)

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from outlast.agents.contract import Agent, Failure
 from outlast.agents.environment import secrets_in
 from outlast.agents.failure import redact
@@ -23,26 +21,23 @@ from outlast.agents.provider_state import (
     StateFile,
     StatePlace,
     keep_aside,
-    keeper_of,
-    outside_writers,
     pieces_from,
     put_back,
 )
 from outlast.clock import monotonic
-from outlast.errors import AgentError, IntegrityError, StoreError, UsageError, in_words
+from outlast.errors import AgentError, IntegrityError, StoreError
 from outlast.journal import Journal
-from outlast.keep.proc import boot_id
 from outlast.records.agent_state import AgentStateCaptured, AgentStateRestored, LostChoice, StatePiece
 from outlast.records.envelope import Draft
 from outlast.records.types import AgentSessionChanged, Body
 from outlast.state.model import Loop
-from outlast.turns import claims, patience
-from outlast.turns.claims import ClaimBusyError, SessionClaim, this_process
-from outlast.turns.host import AgentHost
+from outlast.turns import patience
+from outlast.turns.claims import ClaimBusyError
 from outlast.turns.hosting import Hosting
 from outlast.turns.lacking import lacking_since
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.report import report
+from outlast.turns.sole_driver import SoleDriver, kept_by, told
 from outlast.turns.standing import Standing, captured_of, changed, standing
 
 PARTIAL_EVERY = 30.0
@@ -57,8 +52,11 @@ class ProviderSession:
     agent: Agent
     loop: str
     hosting: Hosting
+    driver: SoleDriver = field(init=False)
     _captured_at: float = field(default_factory=monotonic)
-    _claimed: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        self.driver = SoleDriver(self.journal, self.agent, self.loop, self.hosting)
 
     # --- before a resume ---------------------------------------------------------------------------
 
@@ -78,7 +76,7 @@ class ProviderSession:
         except ClaimBusyError as error:
             raise LaunchFailure(Failure("session_in_use", str(error))) from error
         except OSError as error:
-            message = f"the agent's own file of the session cannot be used: {_told(error)}"
+            message = f"the agent's own file of the session cannot be used: {told(error)}"
             raise LaunchFailure(Failure("home_unusable", message)) from error
 
     async def _act_on(self, found: Standing, keeper: KeepsState, place: StatePlace) -> None:
@@ -86,7 +84,7 @@ class ProviderSession:
         file = found.file
         match found.verdict:
             case "given_up":
-                await asyncio.to_thread(self._give_up, keeper)
+                await asyncio.to_thread(self.driver.give_up, keeper)
             case "absent":
                 pass  # The program itself says what it makes of that.
             case "put_back":
@@ -167,100 +165,6 @@ class ProviderSession:
         )
         await patience.append(self.journal, self._draft(restored), at="turn.provider_restored")
 
-    # --- one driver --------------------------------------------------------------------------------
-
-    async def claim(self, host: AgentHost) -> None:
-        """Before the agent of `host` resumes the provider's session, or is given its first prompt on it: no
-        other life on this machine drives it. Raises LaunchFailure where one does."""
-        found = self._keeper
-        if found is None or self._loop.resumes is None:
-            return
-        keeper, place = found
-        wanted = (place.provider_session, host.generation_name)
-        if wanted == self._claimed:
-            return
-        mine = msgspec.structs.replace(
-            self._mine, generation=host.generation_name, processes=host.processes, boot_id=host.boot_id
-        )
-        try:
-            other = await asyncio.to_thread(self._take, keeper, mine)
-            # An agent that runs has it open itself; whatever lived before one that does not is dead by now.
-            writers = "" if other or host.started else await asyncio.to_thread(_written_by, keeper, place)
-        except AgentError as error:
-            raise LaunchFailure(Failure("session_missing", str(error))) from error
-        except ClaimBusyError as error:
-            raise LaunchFailure(Failure("session_in_use", str(error))) from error
-        except UsageError as error:
-            raise LaunchFailure(Failure("unknown", str(error))) from error
-        except OSError as error:
-            raise LaunchFailure(Failure("home_unusable", _told(error))) from error
-        if other:
-            raise LaunchFailure(Failure("session_in_use", other))
-        if writers:
-            raise LaunchFailure(Failure("session_in_use", writers))
-        self._claimed = wanted
-
-    async def claim_adopted(self, provider_session: str) -> str:
-        """Before a session that began elsewhere becomes this loop's: nobody else's is it from now on. Why it
-        cannot be, as a part of a sentence; empty where it is claimed."""
-        keeper = keeper_of(self.agent)
-        if keeper is None:
-            return ""
-        try:
-            return await asyncio.to_thread(self._take, keeper, self._mine, provider_session)
-        except (OSError, UsageError) as error:
-            return _told(error) if isinstance(error, OSError) else str(error)
-
-    async def adopted(self) -> None:
-        """A session that began elsewhere is this loop's now: captured."""
-        await self._try(None, partial=False, whole=True)
-
-    async def let_go(self) -> None:
-        """The session is closed: another one may have the provider's session. Where it goes on after all, it
-        claims it as any other does."""
-        found = self._keeper
-        if found is None:
-            return
-        self._claimed = None
-        try:
-            await asyncio.to_thread(self._give_up, found[0])
-        except (OSError, UsageError) as error:
-            report("the claim of a closed session's agent could not be given up", error)
-
-    @property
-    def _mine(self) -> SessionClaim:
-        """What this loop claims, without a life of its agent."""
-        return SessionClaim(
-            store=str(self.hosting.folders.parent),
-            session=self.hosting.session,
-            folder=str(self.hosting.folder(self.loop).path),
-            generation="",
-            boot_id=boot_id(),
-            lives_with=None if self.hosting.lasting else this_process(),
-        )
-
-    def _take(self, keeper: KeepsState, mine: SessionClaim, provider_session: str | None = None) -> str:
-        """Why it is not ours, as a part of a sentence. Raises OSError, UsageError."""
-        folder, name = self._claims_folder(keeper), self._claim_name(keeper, provider_session)
-        other = claims.take(folder, name, mine)
-        if other is None:
-            return ""
-        if other.alive:
-            return f"an agent of session {other.session} in {other.store} drives the same session"
-        return other.told(folder / name)
-
-    def _give_up(self, keeper: KeepsState) -> None:
-        agent_folder = str(self.hosting.folder(self.loop).path)
-        claims.give_up(self._claims_folder(keeper), self._claim_name(keeper), agent_folder)
-
-    def _claims_folder(self, keeper: KeepsState) -> Path:
-        environ = self.hosting.environ
-        return claims.claims_folder(keeper.state_home(environ), environ)
-
-    def _claim_name(self, keeper: KeepsState, provider_session: str | None = None) -> str:
-        home = keeper.state_home(self.hosting.environ)
-        return claims.claim_name(self.agent.kind, home, provider_session or self._loop.provider_session or "")
-
     # --- captures ----------------------------------------------------------------------------------
 
     async def capture(self, through: str | None = None) -> None:
@@ -275,6 +179,10 @@ class ProviderSession:
         done = self.loop not in state.last_unsuccessful
         done = done and all(turn.loop != self.loop for turn in state.open_turns.values())
         await self._try(None, partial=False, whole=done)
+
+    async def capture_adopted(self) -> None:
+        """A session that began elsewhere is this loop's now: captured."""
+        await self._try(None, partial=False, whole=True)
 
     async def capture_partly(self) -> None:
         """The same while a turn runs, now and then."""
@@ -364,10 +272,7 @@ class ProviderSession:
 
     @property
     def _keeper(self) -> tuple[KeepsState, StatePlace] | None:
-        keeper, session = keeper_of(self.agent), self._loop.provider_session
-        if keeper is None or session is None:
-            return None
-        return keeper, StatePlace(session, self.hosting.workspace, self.hosting.environ)
+        return kept_by(self.agent, self._loop, self.hosting)
 
     @property
     def _kept(self) -> Path:
@@ -402,21 +307,6 @@ def _has_moved(file: StateFile, captured: AgentStateCaptured) -> bool:
     if differs := changed(file.path, captured):
         raise NotTakenError(f"{file.path} took the place of {captured.name}: {differs}")
     return True
-
-
-def _told(error: OSError) -> str:
-    why, hint = in_words(error)
-    return f"{why}; {hint}" if hint else why
-
-
-def _written_by(keeper: KeepsState, place: StatePlace) -> str:
-    """Who has the session open and makes no claims, such as the program in a terminal of its own."""
-    file = keeper.find_state(place)
-    writers = [] if file is None else outside_writers(keeper, file.path, place)
-    if file is None or not writers:
-        return ""
-    pids = ", ".join(map(str, writers))
-    return f"another process has {file.path} open: {pids}; look for one in another terminal or editor"
 
 
 async def _read(path: Path, since: int, last: StatePiece | None = None) -> AsyncIterator[bytes]:

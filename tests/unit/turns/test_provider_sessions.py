@@ -461,9 +461,9 @@ async def test_double_writer_that_makes_no_claims_keeps_the_session_from_being_r
     kept.write(b"one\n")
     with open_elsewhere(kept.file) as holder:
         with pytest.raises(LaunchFailure, match=f"another process .*: {holder.pid};") as refused:
-            await kept.provider.claim(host(started=False))
+            await kept.provider.driver.claim(host(started=False))
         assert refused.value.failure.code == "session_in_use"
-        await kept.provider.claim(host(started=True))  # An agent that runs has it open itself.
+        await kept.provider.driver.claim(host(started=True))  # An agent that runs has it open itself.
 
 
 @pytest.mark.parametrize(("room", "entries"), [(1, 0), (8_000, 1), (1_000_000, 11)])

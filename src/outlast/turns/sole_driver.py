@@ -1,0 +1,150 @@
+"""One agent life at a time drives a loop's provider session: claimed before it is resumed, and given up."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from outlast.agents.contract import Agent, Failure
+from outlast.agents.provider_state import KeepsState, StatePlace, keeper_of, outside_writers
+from outlast.errors import AgentError, UsageError, in_words
+from outlast.journal import Journal
+from outlast.keep.proc import boot_id
+from outlast.state.model import Loop
+from outlast.turns import claims
+from outlast.turns.claims import ClaimBusyError, SessionClaim, this_process
+from outlast.turns.host import AgentHost
+from outlast.turns.hosting import Hosting
+from outlast.turns.launch import LaunchFailure
+from outlast.turns.report import report
+
+
+def kept_by(agent: Agent, loop: Loop, hosting: Hosting) -> tuple[KeepsState, StatePlace] | None:
+    """Who keeps the provider's session of `loop` in a file, and where; None where nobody does."""
+    keeper, session = keeper_of(agent), loop.provider_session
+    if keeper is None or session is None:
+        return None
+    return keeper, StatePlace(session, hosting.workspace, hosting.environ)
+
+
+@dataclass(slots=True)
+class SoleDriver:
+    """The claim of `loop` on its provider's session, as far as its program keeps it in a file."""
+
+    journal: Journal
+    agent: Agent
+    loop: str
+    hosting: Hosting
+    _claimed: tuple[str, str] | None = None
+
+    async def claim(self, host: AgentHost) -> None:
+        """Before the agent of `host` resumes the provider's session, or is given its first prompt on it: no
+        other life on this machine drives it. Raises LaunchFailure where one does."""
+        found = kept_by(self.agent, self._loop, self.hosting)
+        if found is None or self._loop.resumes is None:
+            return
+        keeper, place = found
+        wanted = (place.provider_session, host.generation_name)
+        if wanted == self._claimed:
+            return
+        mine = msgspec.structs.replace(
+            self._mine, generation=host.generation_name, processes=host.processes, boot_id=host.boot_id
+        )
+        try:
+            other = await asyncio.to_thread(self._take, keeper, mine)
+            # An agent that runs has it open itself; whatever lived before one that does not is dead by now.
+            writers = "" if other or host.started else await asyncio.to_thread(_written_by, keeper, place)
+        except AgentError as error:
+            raise LaunchFailure(Failure("session_missing", str(error))) from error
+        except ClaimBusyError as error:
+            raise LaunchFailure(Failure("session_in_use", str(error))) from error
+        except UsageError as error:
+            raise LaunchFailure(Failure("unknown", str(error))) from error
+        except OSError as error:
+            raise LaunchFailure(Failure("home_unusable", told(error))) from error
+        if other:
+            raise LaunchFailure(Failure("session_in_use", other))
+        if writers:
+            raise LaunchFailure(Failure("session_in_use", writers))
+        self._claimed = wanted
+
+    async def claim_adopted(self, provider_session: str) -> str:
+        """Before a session that began elsewhere becomes this loop's: nobody else's is it from now on. Why it
+        cannot be, as a part of a sentence; empty where it is claimed."""
+        keeper = keeper_of(self.agent)
+        if keeper is None:
+            return ""
+        try:
+            return await asyncio.to_thread(self._take, keeper, self._mine, provider_session)
+        except (OSError, UsageError) as error:
+            return told(error) if isinstance(error, OSError) else str(error)
+
+    async def let_go(self) -> None:
+        """The session is closed: another one may have the provider's session. Where it goes on after all, it
+        claims it as any other does."""
+        found = kept_by(self.agent, self._loop, self.hosting)
+        if found is None:
+            return
+        self._claimed = None
+        try:
+            await asyncio.to_thread(self.give_up, found[0])
+        except (OSError, UsageError) as error:
+            report("the claim of a closed session's agent could not be given up", error)
+
+    @property
+    def _mine(self) -> SessionClaim:
+        """What this loop claims, without a life of its agent."""
+        return SessionClaim(
+            store=str(self.hosting.folders.parent),
+            session=self.hosting.session,
+            folder=str(self.hosting.folder(self.loop).path),
+            generation="",
+            boot_id=boot_id(),
+            lives_with=None if self.hosting.lasting else this_process(),
+        )
+
+    def _take(self, keeper: KeepsState, mine: SessionClaim, provider_session: str | None = None) -> str:
+        """Why it is not ours, as a part of a sentence. Raises OSError, UsageError."""
+        folder, name = self._claims_folder(keeper), self._claim_name(keeper, provider_session)
+        other = claims.take(folder, name, mine)
+        if other is None:
+            return ""
+        if other.alive:
+            return f"an agent of session {other.session} in {other.store} drives the same session"
+        return other.told(folder / name)
+
+    def give_up(self, keeper: KeepsState) -> None:
+        """It goes on in another provider session. Raises OSError, UsageError."""
+        agent_folder = str(self.hosting.folder(self.loop).path)
+        claims.give_up(self._claims_folder(keeper), self._claim_name(keeper), agent_folder)
+
+    def _claims_folder(self, keeper: KeepsState) -> Path:
+        environ = self.hosting.environ
+        return claims.claims_folder(keeper.state_home(environ), environ)
+
+    def _claim_name(self, keeper: KeepsState, provider_session: str | None = None) -> str:
+        home = keeper.state_home(self.hosting.environ)
+        return claims.claim_name(self.agent.kind, home, provider_session or self._loop.provider_session or "")
+
+    @property
+    def _loop(self) -> Loop:
+        return self.journal.state.loops[self.loop]
+
+
+def told(error: OSError) -> str:
+    """What the system refused, and what to do about it, as a part of a sentence."""
+    why, hint = in_words(error)
+    return f"{why}; {hint}" if hint else why
+
+
+def _written_by(keeper: KeepsState, place: StatePlace) -> str:
+    """Who has the session open and makes no claims, such as the program in a terminal of its own."""
+    file = keeper.find_state(place)
+    writers = [] if file is None else outside_writers(keeper, file.path, place)
+    if file is None or not writers:
+        return ""
+    pids = ", ".join(map(str, writers))
+    return f"another process has {file.path} open: {pids}; look for one in another terminal or editor"
