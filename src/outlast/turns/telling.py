@@ -67,7 +67,7 @@ async def given_to(
         return Told(content)
     limit = LIMIT
     if most is not None and not continues:
-        room = most - sum(len(block.text) for block in content if isinstance(block.text, str))
+        room = most - sum(len(block.text) for block in content)
         limit = min(LIMIT, room - FRAME)
     told = await record_of(journal, loop, turn, after, again=again, limit=limit) if limit > 0 else ""
     if not told:

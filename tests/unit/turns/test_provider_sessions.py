@@ -118,6 +118,12 @@ async def blobs_of(kept: Kept) -> bytes:
     return b"".join([await kept.store.get_blob(piece.digest) for piece in captured.pieces])
 
 
+async def accepted_of(kept: Kept) -> bytes:
+    accepted = kept.loop.accepted
+    assert accepted is not None
+    return b"".join([await kept.store.get_blob(piece.digest) for piece in accepted.pieces])
+
+
 async def test_a_growing_file_is_captured_in_few_pieces(kept: Kept) -> None:
     """As many as the logarithm of its turns, and what they were made of is needed no more."""
     digests: set[str] = set()
@@ -233,9 +239,60 @@ async def test_what_was_accepted_as_it_is_is_no_damage_later(kept: Kept) -> None
     assert (kept.loop.provider_state, kept.loop.decided) == ("bound", None)
     kept.write(b"three\n")
     await kept.provider.prepare()
-    assert await blobs_of(kept) == b"\0\nTWO\nthree\n"
+    assert await accepted_of(kept) == b"\0\nTWO\nthree\n"
     (before,) = (kept.file.parent.parent / "d" / "kept" / "session").iterdir()
     assert before.read_bytes() == b"one\n"
+
+
+async def test_what_was_captured_stays_to_be_put_back_until_a_turn_was_done_on_what_was_accepted(
+    kept: Kept,
+) -> None:
+    """The program may not take it: it is lost again, and its choices are the same."""
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    good = kept.loop.captured
+    kept.file.write_bytes(b"\0\nTWO\n")
+    await kept.decide("as_is")
+    await kept.provider.prepare()
+    kept.write(b"a turn\n")
+    await kept.append(TurnFailed(receipt=receipt("session_corrupt")))
+    await kept.provider.capture("t")
+    assert kept.loop.captured == good
+    assert await accepted_of(kept) == b"\0\nTWO\na turn\n"
+    collected = await kept.store.collect_blobs(untouched_for=-1.0)
+    assert collected is not None
+    await kept.append(lost())
+    assert kept.loop.accepted is None
+    await kept.decide("put_back")
+    await kept.provider.prepare()
+    assert kept.file.read_bytes() == await blobs_of(kept) == b"one\n"
+
+
+async def test_what_a_turn_was_done_on_is_what_is_put_back_from_then_on(kept: Kept) -> None:
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.write_bytes(b"\0\nTWO\n")
+    await kept.decide("as_is")
+    await kept.provider.prepare()
+    await kept.append(TurnDone(stop_reason="end_turn"))
+    await kept.provider.capture("t")
+    assert kept.loop.accepted is None
+    kept.file.unlink()
+    await kept.provider.prepare()
+    assert kept.file.read_bytes() == b"\0\nTWO\n"
+
+
+async def test_where_what_was_accepted_is_gone_what_was_captured_is_put_back(kept: Kept) -> None:
+    """And nothing is found wrong with it afterwards."""
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.write_bytes(b"\0\nTWO\n")
+    await kept.decide("as_is")
+    await kept.provider.prepare()
+    kept.file.unlink()
+    for _ in range(2):
+        await kept.provider.prepare()
+    assert kept.file.read_bytes() == b"one\n"
 
 
 async def test_what_is_mended_when_it_is_accepted_is_not_accepted_for_later_damage(kept: Kept) -> None:
@@ -312,8 +369,8 @@ async def test_what_was_accepted_as_it_is_stays_so_where_the_file_was_moved(kept
     _archive(kept)
     for _ in range(2):
         await kept.provider.prepare()
-    assert kept.loop.captured is not None
-    assert (kept.loop.captured.name, kept.loop.captured.damage) == ("archived/thr", "it has a NUL")
+    assert kept.loop.accepted is not None
+    assert (kept.loop.accepted.name, kept.loop.accepted.damage) == ("archived/thr", "it has a NUL")
 
 
 async def test_why_a_session_is_lost_is_recorded_without_secrets(kept: Kept) -> None:
@@ -478,5 +535,5 @@ async def test_a_record_leaves_room_for_the_input(kept: Kept, room: int, entries
     told = (await given_to(kept.journal, turn, content, most=1_000 + room)).content
     assert isinstance(told, tuple)
     assert told[-1:] == content
-    assert sum(len(block.text) for block in told if isinstance(block.text, str)) <= 1_000 + room
-    assert "".join(str(block.text) for block in told).count("You: answer") == entries
+    assert sum(len(block.text) for block in told) <= 1_000 + room
+    assert "".join(block.text for block in told).count("You: answer") == entries
