@@ -13,9 +13,12 @@ from tests.crash.test_performing import PROMPT, World, an_agent, bodies, owner
 
 import outlast
 from outlast.errors import EffectNotFoundError, RestoreError
+from outlast.journal import load_state
 from outlast.records.types import CommandSettled
 from outlast.runtime.handles import Settled
+from outlast.store.contract import Admission
 from outlast.store.url import sqlite_url
+from outlast.turns.requests import SettleRequest, encode
 
 Word = Callable[[outlast.Session], Awaitable[Settled]]
 WORDS: dict[str, Word] = {
@@ -105,3 +108,63 @@ def test_who_says_a_word_on_owed_effects_at_a_shell_is_told_which_program_hears_
     assert (refused.code, "`outlast cancel s t` takes it back" in refused.err) == (3, True), refused
     back = shell.run("cancel", "s")
     assert (back.code, back.out) == (0, "taken back, no owner had it yet: settle of turn t\n"), back
+
+
+def test_of_two_contrary_words_on_a_turn_the_second_is_told_which_came_first(tmp_path: Path) -> None:
+    (tmp_path / "shell").mkdir()
+    shell = Shell(tmp_path / "shell")
+    shell.environ["OUTLAST_STORE"] = sqlite_url(tmp_path / "x.db")
+    asyncio.run(left_unknown(tmp_path))
+    for _ in range(2):
+        kept = shell.run("settle", "s", "push", "--not-done")
+        assert (kept.code, "kept for the program that has push" in kept.out) == (0, True), kept
+    contrary = [("settle", "s", "push", "--done"), ("retry", "s"), ("skip", "s"), ("retry", "s", "--fresh")]
+    for words in contrary:
+        late = shell.run(*words)
+        first = "too late: `settle push --not-done by cli` came first and waits for an owner: kept for"
+        assert (late.code, late.out.startswith(first)) == (4, True), late
+    assert "settle t push --not-done by cli\n" in shell.run("show", "s").out
+    late = shell.run("settle", "s", "push", "--done", "--json")
+    assert (late.code, '"result":"taken"' in late.out) == (4, True), late
+    [command] = shell.json("show", "s")["commands"]
+    assert (command["command"], command["outcome"]) == ("settle", "absent")
+
+
+@pytest.mark.parametrize(("first", "second"), [("retry", "skip"), ("skip", "retry")])
+async def test_a_retry_and_a_skip_of_one_turn_are_contrary(tmp_path: Path, first: str, second: str) -> None:
+    await left_unknown(tmp_path)
+    async with outlast.connect(sqlite_url(tmp_path / "x.db")) as client:
+        session = client.session("s")
+        assert [(await getattr(session, first)()).result for _ in range(2)] == ["queued"] * 2
+        told = await getattr(session, second)("t")
+        assert (told.result, told.detail) == ("taken", f"`{first}` came first and waits for an owner")
+        assert [command.command for command in (await session.view()).commands] == [first]
+
+
+async def test_two_results_of_one_effect_are_contrary(tmp_path: Path) -> None:
+    await left_unknown(tmp_path)
+    async with outlast.connect(sqlite_url(tmp_path / "x.db")) as client:
+        session = client.session("s")
+        said = [await session.settle("push", done=True, result=number) for number in (1, 1, 2)]
+        assert [each.result for each in said] == ["queued", "queued", "taken"]
+
+
+async def test_a_word_on_an_effect_is_too_late_once_it_has_begun_again(tmp_path: Path) -> None:
+    """Both were admitted at the same moment: the second is about what the first has changed since."""
+    world = await left_unknown(tmp_path)
+    world.answers = [OSError("cut off again")]
+    async with outlast.connect(sqlite_url(tmp_path / "x.db")) as client:
+        state = await load_state(client.store, "s")
+        [effect] = state.parked["t"].effects.values()
+        for outcome in ("absent", "done"):
+            word = SettleRequest(turn="t", effect=effect.effect, outcome=outcome, seen=effect.seq)
+            await client.store.admit(
+                Admission(session="s", request_id=outcome, kind="settle", body=encode(word), actor="two")
+            )
+    async with runtime_of(tmp_path, world) as runtime:
+        session = await runtime.restore("s")
+        await session.quiet()
+        [late] = await bodies(session, CommandSettled)
+        assert (late.request_id, late.outcome) == ("done", "too_late")
+        assert (await session.outcome("t")).outcome == "parked"
+        await session.finish()

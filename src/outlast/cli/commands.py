@@ -99,7 +99,7 @@ def retry_command(session: str, turn: str | None, choice: LostChoice | None, as_
 
     What the turn had already done may happen again: only you can know that this is right. Without TURN it
     is the newest that did not end as done. A turn that waits to be tried again by itself is tried now, as it
-    was planned. Exits 4 when there is nothing to retry.
+    was planned. Exits 4 when there is nothing to retry, or when a contrary word came first.
 
     Where the agent's own session is lost, say how to go on: --put-back, --as-is, --reseed or --fresh. What
     is in the way is kept aside.
@@ -119,7 +119,7 @@ def retry_command(session: str, turn: str | None, choice: LostChoice | None, as_
 def skip_command(session: str, turn: str | None, as_json: bool) -> int:
     """Give a turn up that is parked or waits to be tried again, or release a held queue; the queue goes on.
 
-    Exits 4 when there is none of them.
+    Exits 4 when there is none of them, or when a contrary word came first.
     """
     said = Said("left as it is; the queue goes on", "nothing to skip", fails=True)
     return _asking(session, turn, as_json, lambda handle, which: handle.skip(which, actor="cli"), said)
@@ -204,9 +204,13 @@ async def _ask(screen: Screen, name: str, turn: str | None, order: Order) -> tup
 
 async def with_next_owner(store: Store, session: str, settled: Settled) -> Settled:
     """What is kept says for whom."""
-    if settled.result != "queued":
-        return settled
-    return type(settled)("queued", await next_owner(store, session))
+    match settled.result:
+        case "queued":
+            return type(settled)("queued", await next_owner(store, session))
+        case "taken":
+            return type(settled)("taken", f"{settled.detail}: {await next_owner(store, session)}")
+        case _:
+            return settled
 
 
 async def _turn(session: Session, typed: str) -> str:
@@ -242,3 +246,6 @@ def tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
     if settled.result == "too_late":
         return Exit.CONFLICT if said.fails else Exit.OK
     return Exit.FAILED
+            "taken": f"too late: {settled.detail}",
+    if settled.result == "taken":
+        return Exit.CONFLICT

@@ -36,7 +36,7 @@ def settle_command(
 
     CALL is the step's id, a unique beginning of it, or its name; `outlast show ID` lists them. With --done
     the turn goes on after the step. With --not-done the step runs once, under the same key. The agent is not
-    asked again. Exits 4 when it is done already or its turn is over.
+    asked again. Exits 4 when it is done already or its turn is over, or when a contrary word came first.
     """
     screen = Screen(os.environ, as_json=as_json)
     if done is None:

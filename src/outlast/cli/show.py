@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -90,6 +90,7 @@ def view_lines(view: View) -> Iterator[str]:
         for command in view.commands:
             about = command.gate or (short(command.turn) if command.turn else "")
             choice = f" {first_line(command.choice)}" if command.choice else ""
+        names = {e.effect: e.name for turn in view.turns for e in turn.effects.values()}
             yield f"  {command.command} {about}{choice}{_by(command)}"
     if view.agent_sessions:
         yield "the agent's own sessions"
@@ -116,6 +117,20 @@ def _marks(session: AgentSession) -> str:
 
 
 def _by(command: WaitingCommand) -> str:
+def _word(command: WaitingCommand, names: Mapping[str, str]) -> str:
+    """A command as it is typed; `names` are those of the effects, by id."""
+    said = [command.command, command.gate or (short(command.turn) if command.turn else "")]
+    if command.choice:
+        said.append(first_line(command.choice))
+    if command.effect:
+        said.append(first_line(names.get(command.effect, command.effect)))
+    if command.outcome:
+        said.append("--done" if command.outcome == "done" else "--not-done")
+    if command.session:
+        said.append(f"--{command.session.replace('_', '-')}")
+    return " ".join(filter(None, said))
+
+
     return f" by {first_line(command.by)}" if command.by else ""
 
 

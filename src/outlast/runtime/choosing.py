@@ -16,6 +16,8 @@ class Waiting(NamedTuple):
     effect: str
     name: str
     key: str
+    seq: int
+    """Of the newest record about it."""
 
 
 def waiting_effects(state: State) -> list[Waiting]:
@@ -23,7 +25,7 @@ def waiting_effects(state: State) -> list[Waiting]:
     comes first."""
     turns = [*state.parked, *(closed.turn for closed in state.last_unsuccessful.values())]
     return [
-        Waiting(turn, effect.effect, effect.name, effect.key)
+        Waiting(turn, effect.effect, effect.name, effect.key, effect.seq)
         for turn in turns
         if (closed := settleable(state, turn)) is not None
         for effect in closed.effects.values()

@@ -278,6 +278,8 @@ class Commands:
         effect = None if closed is None else closed.effects.get(request.effect)
         if closed is None or effect is None or effect.outcome == "done":
             return self._settled(entry, "too_late", "that effect is done, or its turn is over")
+        if request.seen not in (None, effect.seq):
+            return self._settled(entry, "too_late", "that effect has begun again, or was settled, since")
         missing = lacking(closed.owed, self.driver.effects)
         if missing:
             return self._settled(entry, "refused", _told(missing))

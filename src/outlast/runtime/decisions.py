@@ -34,6 +34,8 @@ class Decision(NamedTuple):
     result: str | None = None
     request_id: str = ""
     by: str | None = None
+    choice: str | None = None
+    """Of an answer, the choice."""
 
     def same(self, other: Decision) -> bool:
         """Whether both say the same."""
@@ -67,7 +69,8 @@ def decision_of(state: State, kind: EntryKind, request: Request) -> Decision | N
             choice = None if gate is None else chosen(request.choice, gate.choices)
             if gate is None or gate.turn is None or choice is None or not of_parked(state, gate):
                 return None
-            return Decision(gate.turn, _again(choice) if choice in LOST_CHOICES else choice)
+            word = _again(choice) if choice in LOST_CHOICES else choice
+            return Decision(gate.turn, word, choice=choice)
         case _:
             return None
 

@@ -26,6 +26,7 @@ from outlast.runtime.arguments import given, label, text, words
 from outlast.runtime.awaiting import outcome, resolution, settling
 from outlast.runtime.backing import Backing, Delta
 from outlast.runtime.choosing import find_effect
+from outlast.runtime.decisions import Decision, came_first, decision_of
 from outlast.runtime.draining import drained
 from outlast.runtime.home import require_folder
 from outlast.runtime.opening import first_entry
@@ -68,7 +69,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of a command: done, too_late, refused, or queued (nobody owns the session now)."""
+    """What became of a command: done, too_late, refused, taken (a contrary word about the same turn came
+    first and waits for an owner), or queued (nobody owns the session now)."""
 
     result: str
     detail: str = ""
@@ -237,15 +239,16 @@ class Session:
         if chosen(choice, asked.choices) is None:
             known = ", ".join(each.id for each in asked.choices)
             raise UsageError(f"gate {gate} has no choice {choice!r:.200}", hint=f"there are: {known}")
-        if (taken := _taken(asked, pending, choice)) is not None:
+        said = AnswerRequest(gate=gate, choice=choice, by=by)
+        if (taken := _taken(state, asked, pending, said)) is not None:
             return taken
-        await self._admit("answer", request_id, AnswerRequest(gate=gate, choice=choice, by=by), by)
+        await self._admit("answer", request_id, said, by)
         self._backing.serve(self.id)
         record = await settling(self._backing, self.id, request_id)
         if record is None:
             # Somebody else may have answered at the same moment: the inbox's order says who was first.
             waiting = await self._backing.store.pending(self.id)
-            return _taken(asked, waiting, choice) or Answer("queued")
+            return _taken(state, asked, waiting, said) or Answer("queued")
         body = record.body
         if isinstance(body, GateResolved):
             return Answer("answered", body.by, body.answer)
@@ -297,7 +300,7 @@ class Session:
             return Settled("too_late", nothing)
         request = TurnRequest(turn=turn, session=session)
         _check(request)
-        return await self._command("retry", request, actor)
+        return await self._decision("retry", request, actor)
 
     async def skip(self, turn: str | None = None, *, actor: str | None = None) -> Settled:
         """Leave a parked turn (the newest, without `turn`), or before that one that waits to be tried again,
@@ -312,7 +315,7 @@ class Session:
         elif (nothing := nothing_to_skip(*await self._as_it_is(), turn)) is not None:
             await self._require()
             return Settled("too_late", nothing)
-        return await self._command("skip", TurnRequest(turn=turn), actor)
+        return await self._decision("skip", TurnRequest(turn=turn), actor)
 
     async def settle(
         self,
@@ -347,8 +350,9 @@ class Session:
             outcome="done" if done else "absent",
             result=kept if done else None,
             reason=reason,
+            seen=found.seq,
         )
-        return await self._command("settle", said, actor)
+        return await self._decision("settle", said, actor)
 
     async def _as_it_is(self) -> tuple[State, list[Entry]]:
         """The state, and what waits; read the other way round, so that what an owner takes is not missed."""
@@ -367,6 +371,26 @@ class Session:
         if not await self._exists(None):
             raise refusals.no_session(self.id)
 
+    async def _decision(self, kind: EntryKind, request: Request, actor: str | None) -> Settled:
+        """A command that decides how a turn goes on. The first that waits for an owner counts: the same word
+        again is that one, a contrary one is told which it was."""
+        actor = given(words, actor, "actor")
+        state, pending = await self._as_it_is()
+        decision = decision_of(state, kind, request)
+        earlier = None if decision is None else came_first(state, pending, decision)
+        if decision is None or earlier is None:
+            settled = await self._command(kind, request, actor)
+            if decision is None or settled.result != "queued":
+                return settled
+            # Somebody else may have said another word at the same moment.
+            state, pending = await self._as_it_is()
+            earlier = came_first(state, pending, decision)
+            return _first_word(earlier) if earlier and not earlier.same(decision) else settled
+        if not earlier.same(decision):
+            return _first_word(earlier)
+        self._backing.serve(self.id)
+        return await self._came_of(earlier.request_id)
+
     async def _command(self, kind: EntryKind, request: Request, actor: str | None) -> Settled:
         actor = given(words, actor, "actor")
         await self._require()
@@ -375,6 +399,9 @@ class Session:
         # An owner that is closing already needs no other one after it.
         if kind != "close" or not self._backing.serving(self.id):
             self._backing.serve(self.id)
+        return await self._came_of(request_id)
+
+    async def _came_of(self, request_id: str) -> Settled:
         record = await settling(self._backing, self.id, request_id)
         if record is None:
             return Settled("queued", "nobody owns the session now; its next owner does it")
@@ -414,13 +441,22 @@ class Session:
         await self._owner().detach()
 
 
-def _taken(gate: OpenGate, pending: Sequence[Entry], choice: str) -> Answer | None:
-    """What becomes of an answer before which one waits that says something else."""
+def _taken(state: State, gate: OpenGate, pending: Sequence[Entry], said: AnswerRequest) -> Answer | None:
+    """What becomes of an answer before which a word waits that says something else."""
+    if (decision := decision_of(state, "answer", said)) is not None:
+        earlier = came_first(state, pending, decision)
+        if earlier is None or earlier.same(decision):
+            return None
+        return Answer("taken", earlier.by, earlier.choice or earlier.word)
     first = waiting_answers(pending).get(gate.gate)
     theirs = None if first is None else chosen(first.choice or "", gate.choices)
-    if first is None or theirs in (None, chosen(choice, gate.choices)):
+    if first is None or theirs in (None, chosen(said.choice, gate.choices)):
         return None
     return Answer("taken", first.by, theirs)
+
+
+def _first_word(first: Decision) -> Settled:
+    return Settled("taken", f"`{first.told}` came first and waits for an owner")
 
 
 def _check(said: InputRequest | TurnRequest) -> None:

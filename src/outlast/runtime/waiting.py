@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from outlast.errors import InvalidRecordError
+from outlast.records.agent_state import LostChoice
 from outlast.store.contract import Entry
 from outlast.turns.requests import AnswerRequest, SettleRequest, StopRequest, TurnRequest, decode
 
 
 class WaitingCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command in the inbox, as `show --json` has it. `by` gave it; `turn`, or `gate` and `choice`, say
-    what it is about."""
+    what it is about; `effect` and `outcome` what a settle says, `session` what a retry does about the agent's
+    own session."""
 
     request_id: str
     command: str
     turn: str | None = None
     gate: str | None = None
     choice: str | None = None
+    effect: str | None = None
+    outcome: Literal["done", "absent"] | None = None
+    session: LostChoice | None = None
     by: str | None = None
 
 
@@ -47,9 +53,11 @@ def _command(entry: Entry) -> WaitingCommand:
                 by = said.by or entry.actor
                 return msgspec.structs.replace(told, gate=said.gate, choice=said.choice, by=by)
             case "retry" | "skip":
-                return msgspec.structs.replace(told, turn=decode(TurnRequest, entry.body).turn)
+                asked = decode(TurnRequest, entry.body)
+                return msgspec.structs.replace(told, turn=asked.turn, session=asked.session)
             case "settle":
-                return msgspec.structs.replace(told, turn=decode(SettleRequest, entry.body).turn)
+                word = decode(SettleRequest, entry.body)
+                return msgspec.structs.replace(told, turn=word.turn, effect=word.effect, outcome=word.outcome)
             case "cancel" | "kill":
                 return msgspec.structs.replace(told, turn=decode(StopRequest, entry.body).turn)
             case _:

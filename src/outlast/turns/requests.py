@@ -50,13 +50,15 @@ class TurnRequest(Request, frozen=True):
 
 
 class SettleRequest(Request, frozen=True):
-    """What a person says of an effect whose outcome is not known. `result`: JSON."""
+    """What a person says of an effect whose outcome is not known. `result`: JSON. `seen`: the newest record
+    about it at that time; one that has begun again since is another matter."""
 
     turn: str
     effect: str
     outcome: Literal["done", "absent"]
     result: str | None = None
     reason: str = ""
+    seen: int | None = None
 
 
 class AdoptRequest(Request, frozen=True):
