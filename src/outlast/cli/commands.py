@@ -239,13 +239,13 @@ def tell(screen: Screen, session: str, settled: Settled, said: Said) -> int:
             "done": settled.detail or said.done,
             "too_late": f"{said.too_late}: {settled.detail}" if settled.detail else said.too_late,
             "queued": settled.detail,
+            "taken": f"too late: {settled.detail}",
         }.get(settled.result, f"refused: {settled.detail}")
         screen.out.line(visible(text))
     if settled.result in ("done", "queued"):
         return Exit.OK
+    if settled.result == "taken":
+        return Exit.CONFLICT
     if settled.result == "too_late":
         return Exit.CONFLICT if said.fails else Exit.OK
     return Exit.FAILED
-            "taken": f"too late: {settled.detail}",
-    if settled.result == "taken":
-        return Exit.CONFLICT

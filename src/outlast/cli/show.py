@@ -87,11 +87,9 @@ def view_lines(view: View) -> Iterator[str]:
                 yield f"      answered {first_line(gate.answered.choice or '')}{_by(gate.answered)}"
     if view.commands:
         yield "decided, and not yet carried out" + ("" if view.row.owner else ": nobody owns the session")
-        for command in view.commands:
-            about = command.gate or (short(command.turn) if command.turn else "")
-            choice = f" {first_line(command.choice)}" if command.choice else ""
         names = {e.effect: e.name for turn in view.turns for e in turn.effects.values()}
-            yield f"  {command.command} {about}{choice}{_by(command)}"
+        for command in view.commands:
+            yield f"  {_word(command, names)}{_by(command)}"
     if view.agent_sessions:
         yield "the agent's own sessions"
         for session in view.agent_sessions:
@@ -116,7 +114,6 @@ def _marks(session: AgentSession) -> str:
     return f" ({', '.join(marks)})" if marks else ""
 
 
-def _by(command: WaitingCommand) -> str:
 def _word(command: WaitingCommand, names: Mapping[str, str]) -> str:
     """A command as it is typed; `names` are those of the effects, by id."""
     said = [command.command, command.gate or (short(command.turn) if command.turn else "")]
@@ -131,6 +128,7 @@ def _word(command: WaitingCommand, names: Mapping[str, str]) -> str:
     return " ".join(filter(None, said))
 
 
+def _by(command: WaitingCommand) -> str:
     return f" by {first_line(command.by)}" if command.by else ""
 
 
