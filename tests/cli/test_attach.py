@@ -78,6 +78,21 @@ def test_ctrl_c_cancels_and_ctrl_d_leaves(shell: Shell, owner: "subprocess.Popen
     terminal.close()
 
 
+def test_ctrl_c_leaves_a_session_in_which_nothing_runs(shell: Shell) -> None:
+    """There is nothing to cancel, and nobody would be there to do it."""
+    assert shell.run("run", "-a", "scripted", "--session", "s", "[[say:hello]]").code == 0
+    terminal = Terminal(shell, "s")
+    terminal.sees("(/help lists what you can type)")
+    terminal.type(b"/cancel\n")
+    terminal.sees("no turn is running")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.process.wait(30) == 0
+    terminal.sees("nothing runs that could be cancelled")
+    assert "cancelling" not in terminal.text()
+    assert shell.show("s")["commands"] == []
+    terminal.close()
+
+
 def test_who_leaves_a_session_that_somebody_runs_comes_back_by_attach(
     shell: Shell, owner: "subprocess.Popen[str]"
 ) -> None:

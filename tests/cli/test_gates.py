@@ -153,7 +153,7 @@ print(json.dumps({"type": "done", "nonce": prompt["nonce"]}), flush=True)
 
 
 def test_what_a_choice_stands_for_is_said_wherever_an_answer_is_asked_for(shell: Shell) -> None:
-    """Its id alone does not tell what an "always" allows. Each has a line of its own, and there are bounds."""
+    """Its id alone does not tell what an "always" allows. Each has a line of its own, within bounds."""
     script = shell.folder / "asks.py"
     script.write_text(ASKS)
     shell.agents(asks=(sys.executable, str(script)))

@@ -27,6 +27,27 @@ def test_a_prompt_behind_a_failure_that_holds_the_queue_is_not_waited_for(shell:
     assert (resumed.code, resumed.out) == (0, "late\n"), resumed
 
 
+def test_a_new_input_lets_a_held_queue_go_on_and_whoever_sends_it_is_told(shell: Shell) -> None:
+    with shell.config.open("a") as config:
+        config.write('after_failure = "hold"\n')
+    assert shell.run("run", "-a", "scripted", "--session", "x", "[[say:hello]]").code == 0
+    assert shell.run("send", "x", "[[exit:3]]").code == 0
+    assert shell.run("run", "--session", "x", "[[say:first]]").code == 1
+    sent = shell.run("send", "x", "[[say:second]]")
+    assert "the queue was held: it goes on with this input (1 before it)" in sent.err
+    assert [row["status"] for row in shell.sessions()] == ["detached"], "work goes on as soon as it is owned"
+    resumed = shell.run("resume", "x")
+    assert (resumed.code, resumed.out) == (0, "first\nsecond\n"), resumed
+
+
+def test_of_an_empty_queue_nobody_hears_that_it_is_held(shell: Shell) -> None:
+    process = shell.start("run", "-a", "scripted", "--session", "y", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    assert shell.run("cancel", "y").out == "cancelled\n"
+    _, told = process.communicate(timeout=30)
+    assert "the queue" not in told
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("hung_up", [False, True])
 def test_a_prompt_behind_a_turn_that_is_cancelled_is_not_waited_for(shell: Shell, hung_up: bool) -> None:

@@ -1,5 +1,6 @@
 """`outlast resume`, `plan`, `kill` and friends, after a crash and beside a living owner."""
 
+import json
 import os
 import pty
 import signal
@@ -224,9 +225,7 @@ def test_who_comes_late_to_a_failure_sees_what_the_agent_had_written_before(
     late = shell.start(command, "s", **on_terminal(slave))
     os.close(slave)
     seen = reader(master)
-    until(
-        lambda: ("goes on" if command == "resume" else "/help for help") in seen(), "the turn on the terminal"
-    )
+    until(lambda: ("goes on" if command == "resume" else "/help lists") in seen(), "the turn on the terminal")
     (shell.folder / "go").touch()
     until(lambda: "what to do: Read the end of its error output" in seen(), "advice")
     assert "| it began badly" in seen()
@@ -261,7 +260,7 @@ def test_resume_sees_the_question_of_a_turn_that_was_sent_again(shell: Shell) ->
     assert (ran.code, ran.error["error"]) == (6, "waiting_for_answer"), ran
     (block,) = blocks(ran)
     assert block[0] == "ids"
-    assert block[-1] == "GateOpened"
+    assert block[-2:] == ["GateOpened", "waiting"]
     assert block.index("TurnInterrupted") + 1 == block.index("TurnRetried")
 
     (gate,) = shell.show("s")["gates"]
@@ -349,3 +348,58 @@ def test_a_person_sees_that_resume_waits_for_the_owner(shell: Shell) -> None:
     assert owner.wait(30) == 0
     assert resumed.wait(30) == 0
     os.close(master)
+
+
+RATE_LIMITED = "[[fail:rate_limited:600:slow down]]"
+
+
+def test_a_turn_that_was_given_up_while_it_waited_is_told_as_that(shell: Shell) -> None:
+    process = shell.start("run", "-a", "scripted", "--session", "s", "--key", "t", RATE_LIMITED)
+    until(lambda: bool(shell.sessions()) and "waits" in str(shell.show("s")["turns"]), "the wait")
+    interrupt(process, signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert shell.run("skip", "s").code == 0
+    ran = shell.run("resume", "s")
+    assert "turn t was given up, as was asked" in ran.err, ran
+    assert "waits until" not in ran.err
+    assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled"]
+
+
+def test_a_parked_turn_that_was_left_is_told_as_that(shell: Shell) -> None:
+    on_interrupt(shell, "hold")
+    cut_off(shell)
+    assert shell.run("resume", "s").code == 1
+    assert shell.run("skip", "s").code == 0
+    assert "was left as it is, as was asked" in shell.run("resume", "s").err
+
+
+def test_resume_with_nothing_to_do_says_so_and_leads_on(shell: Shell) -> None:
+    """And not back to itself."""
+    assert shell.run("run", "-a", "scripted", "--session", "s", "--key", "t", "[[exit:3]]").code == 1
+    said = "nothing to do; turn t failed: exit_nonzero: the agent ended with status 3"
+    for _ in range(2):
+        ran = shell.run("resume", "s")
+        assert ran.code == 0, ran
+        assert ran.err.splitlines()[-2:] == [said, 'go on with: outlast run --session s "..."']
+    as_json = shell.run("resume", "s", "--json")
+    assert [json.loads(line) for line in as_json.err.splitlines()][-2:] == [
+        {"notice": said},
+        {"session": "s", "resume": "outlast resume s"},
+    ]
+
+
+def test_a_turn_that_crashed_is_told_as_fully_as_one_that_was_interrupted(shell: Shell) -> None:
+    prompt = "[[tool:c:command:started]][[tool:d:other:started]][[tool:d:other:completed]][[signal:9]]"
+    ran = shell.run("run", "-a", "scripted", "--session", "s", "--key", "t", prompt)
+    shown = shell.run("show", "s").out
+    for said in (ran.err, shown):
+        assert "calls without outcome: command\n" in said, said
+        assert "Or outlast retry s t runs it again, which may repeat what it had done" in said
+    assert [row["status"] for row in shell.sessions()] == ["failed"]
+
+
+def test_an_interrupted_turn_is_listed_and_shown_as_a_crashed_one_is(shell: Shell) -> None:
+    cut_off(shell)
+    assert shell.run("resume", "s").code == 1
+    assert [row["status"] for row in shell.sessions()] == ["failed"]
+    assert "outlast retry s " in shell.run("show", "s").out

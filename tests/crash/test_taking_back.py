@@ -73,7 +73,7 @@ def test_a_retry_that_waits_for_an_owner_is_seen(place: Place) -> None:
 
 def test_a_retry_that_waits_is_taken_back_by_the_command_cancel(place: Place) -> None:
     retried(place)
-    assert told(place.call("cancel", "job")) == (0, "cancelled; the queue is held")
+    assert told(place.call("cancel", "job")) == (0, "cancelled")
     assert pending(place) == []
     assert place.journal("job").of("TurnInterrupted")[-1].body == TurnInterrupted(
         index=1, reason="cancelled", evidence="no agent had been given it"

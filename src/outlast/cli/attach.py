@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 def attach_command(session: str | None) -> int:
     """Follow a session live; without ID the newest of this folder.
 
-    A line that you type is sent; while a question is open it is the answer. /cancel cancels the running
-    turn, /detach or Ctrl-D leaves, /help lists the rest. Whatever you do here, the session goes on.
+    A line that you type is sent; while a question is open it is the answer. /cancel or Ctrl-C cancels the
+    running turn, /detach or Ctrl-D leaves, and so does Ctrl-C where nothing runs; /help lists the rest.
+    Whatever you do here, the session goes on.
     """
     screen = Screen(os.environ)
     return run_async(screen, _attach(loaded_config(screen), screen, session))

@@ -54,7 +54,7 @@ def cancel_command(session: str, turn: str | None, as_json: bool) -> int:
     async def cancel(handle: Session, which: str | None) -> Settled:
         return await handle.cancel(which, actor="cli")
 
-    said = Said("cancelled; the queue is held", "nothing was cancelled")
+    said = Said("cancelled", "nothing was cancelled")
     if turn is not None:
         said = Said("cancelled", "not cancelled", fails=True)
     return _owning(session, as_json, cancel, said, turn=turn)
@@ -175,10 +175,19 @@ async def _take_and_order(
         if hung is not None:
             ended = f"{hung.label} did not answer and was ended; the agent is gone"
             settled = type(settled)(settled.result, settled.detail or ended)
+        if ending is None and which is None and settled == type(settled)("done"):
+            settled = type(settled)("done", await _and_held(runtime.store, session.id))
         actor = runtime.actor(session.id)
         if actor is not None:
             await (session.detach() if actor.state.running else session.finish())
         return session.id, await with_next_owner(runtime.store, session.id, settled)
+
+
+async def _and_held(store: Store, session: str) -> str:
+    """What a cancel did: of a queue in which nothing waits nobody needs to know that it is held."""
+    row = await store.listed(session)
+    waiting = 0 if row is None else row.entry.queued + row.pending
+    return f"cancelled; the queue is held ({waiting} waiting)" if waiting else "cancelled"
 
 
 HANGS_AFTER = 2.0

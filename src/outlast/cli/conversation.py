@@ -13,7 +13,7 @@ from outlast.cli.console import LineReader
 from outlast.cli.gates import OpenQuestion, choice_of
 from outlast.cli.output import Screen, visible
 from outlast.cli.owners import heard
-from outlast.cli.present import TextPresenter, way_back_command
+from outlast.cli.present import Before, TextPresenter, way_back_command
 from outlast.cli.signals import SignalPolicy, Wish, listening
 from outlast.cli.text import delay_line, first_line, question_lines, short, tool_line
 from outlast.errors import OutlastError
@@ -46,7 +46,7 @@ T = TypeVar("T")
 HELP = (
     "a line is sent, or answers the open question (a number or a choice's id)",
     "/send TEXT   send even while a question is open, or text that begins with a slash",
-    "/cancel      cancel the running turn (Ctrl-C, too)",
+    "/cancel      cancel the running turn (Ctrl-C, too; where nothing runs it leaves)",
     "/detach      leave; the session goes on (Ctrl-D, too)",
 )
 
@@ -116,8 +116,11 @@ class Conversation:
                 self._screen,
                 self._session.id,
                 looks_on=True,
-                attempts=now.attempts,
-                inputs={waiting.request_id: first_line(waiting.input) for waiting in now.queue},
+                before=Before(
+                    attempts=now.attempts,
+                    inputs={waiting.request_id: first_line(waiting.input) for waiting in now.queue},
+                    waiting=frozenset(each.request_id for each in now.queue if each.accepted),
+                ),
             )
             self._introduce(now)
             self._reader.start()
@@ -144,7 +147,8 @@ class Conversation:
         """What is running now, and the questions that are open."""
         from outlast.state.listing import status_of
 
-        self._say(f"{now.row.entry.title or now.row.entry.session}: {status_of(now.row)} (/help for help)")
+        title = now.row.entry.title or now.row.entry.session
+        self._say(f"{title}: {status_of(now.row)} (/help lists what you can type)")
         self._running = now.running
         for message in now.messages:
             self._screen.out.line(visible(_message_line(message)))
@@ -204,6 +208,9 @@ class Conversation:
         asked: set[asyncio.Task[None]] = set()
         try:
             while await self._wishes.get() is not Wish.DETACH:
+                if await self._nothing_to_cancel():
+                    self._say("nothing runs that could be cancelled")
+                    return
                 # Not waited for: the next Ctrl-C has to be heard meanwhile.
                 task = asyncio.create_task(self._try(Typed(Verb.CANCEL)))
                 asked.add(task)
@@ -211,6 +218,12 @@ class Conversation:
         finally:
             for task in asked:
                 task.cancel()
+
+    async def _nothing_to_cancel(self) -> bool:
+        row = await self._client.store.listed(self._session.id)
+        return row is None or not (
+            row.entry.state in ("running", "waiting", "retrying") or row.entry.queued or row.pending
+        )
 
     async def _listen(self) -> None:
         while (line := await self._reader.line()) is not None:
@@ -264,12 +277,19 @@ class Conversation:
         return await heard(self._client.store, self._session.id, work, self._screen)
 
     async def _cancel(self) -> None:
+        if await self._nothing_to_cancel():
+            self._signals.settle()
+            self._say("no turn is running; /detach or Ctrl-D leaves")
+            return
         result = await self._heard_by_owner(self._session.cancel(actor="cli"))
-        if result.result == "too_late":
+        if result.result == "queued":
+            self._signals.settle()
+            self._say(f"kept for the session's next owner: {way_back_command(self._session.id)}")
+        elif result.result == "too_late":
             self._signals.settle()
             self._say("no turn is running; /detach or Ctrl-D leaves")
         else:
-            self._say("cancelling; the queue is held")
+            self._say(result.detail or "cancelling")
 
 
 def _message_line(message: Message) -> str:

@@ -16,7 +16,7 @@ from outlast.cli.failures import DetachedError, LeftError, WaitingForAnswerError
 from outlast.cli.gates import Approve, OpenQuestion
 from outlast.cli.output import Screen, exact, visible
 from outlast.cli.owners import heard
-from outlast.cli.present import Presenter, way_back_command
+from outlast.cli.present import Before, Presenter, way_back_command
 from outlast.cli.signals import Signals, Wish
 from outlast.cli.text import choice_lines, delay_line, first_line, in_one_line, short
 from outlast.cli.times import exact_time
@@ -28,7 +28,6 @@ from outlast.state.turn_ends import TERMINALS, begun_in
 from outlast.store.contract import DECISIONS
 
 if TYPE_CHECKING:
-    from outlast.records.types import TurnAttemptStarted
     from outlast.runtime.handles import Session
     from outlast.runtime.outcome import Outcome
     from outlast.runtime.runtime import Runtime
@@ -302,13 +301,9 @@ class Position:
 
     seq: int
     questions: tuple[OpenQuestion, ...] = ()
-    attempts: Mapping[str, TurnAttemptStarted] = field(default_factory=dict)
-    """Of the turns that are open there."""
+    before: Before = field(default_factory=Before)
     begun: Mapping[str, int] = field(default_factory=dict)
     """The turns that are open there, each with the record that its last attempt began with."""
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    """First lines of the inputs that were accepted and wait there, or whose turns are open: a restore may
-    return those to the queue."""
     delay: Delay | None = None
     """What the session's next turn waits for there."""
 
@@ -324,18 +319,21 @@ async def position_of(store: Store, session: Session) -> Position:
     from outlast.state.delays import delays
 
     state = await load_state(store, session.id)
+    accepted = {queued.seq for queued in state.queue.values()}
+    before = Before(
+        attempts={turn.turn: turn.attempt for turn in state.open_turns.values() if turn.attempt},
+        inputs=await _first_lines(
+            store, session.id, accepted | {turn.input_seq for turn in state.open_turns.values()}
+        ),
+        waiting=frozenset(state.queue),
+        open_calls={turn.turn: turn.open_calls for turn in state.open_turns.values()},
+    )
     return Position(
         seq=state.seq,
         questions=tuple(map(_question, state.gates.values())),
-        attempts={turn.turn: turn.attempt for turn in state.open_turns.values() if turn.attempt},
+        before=before,
         begun=begun_in(state),
         delay=next((delay for _, delay in delays(state)), None),
-        inputs=await _first_lines(
-            store,
-            session.id,
-            {queued.seq for queued in state.queue.values()}
-            | {turn.input_seq for turn in state.open_turns.values()},
-        ),
     )
 
 

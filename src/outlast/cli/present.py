@@ -6,31 +6,44 @@ it is to be shown whole.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from shlex import quote
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from outlast.cli.last_words import last_words
 from outlast.cli.output import Screen, visible
 from outlast.cli.shapes import AcceptedLine, WayBackLine
-from outlast.cli.text import LiveText, Takeovers, failure_lines, first_line, pieces_of, receipt_line
+from outlast.cli.text import (
+    LiveText,
+    Takeovers,
+    Told,
+    failure_lines,
+    first_line,
+    pieces_of,
+    receipt_line,
+    ways_on,
+)
 from outlast.errors import naming
 from outlast.journal import read_records
 from outlast.records.envelope import Record
 from outlast.records.public import public_line
 from outlast.records.types import (
+    CallObserved,
     InputAccepted,
+    InputCancelled,
     InputJoined,
+    InputReturned,
+    LoopChanged,
     Receipt,
     TurnAttemptStarted,
+    TurnDone,
     TurnFailed,
     TurnInterrupted,
     TurnParked,
     TurnStarted,
 )
 from outlast.state.messages import text_of
-from outlast.turns.lost import HELD
 
 if TYPE_CHECKING:
     from outlast.runtime.handles import Delta
@@ -55,12 +68,17 @@ class Presenter(Protocol):
         """The command ends because the question `gate` is open."""
         ...
 
+    def nothing_to_do(self, why: str) -> None:
+        """The session stands still, because of `why`."""
+        ...
+
     def break_off(self) -> None:
         """What comes next on standard error is none of this presenter's."""
         ...
 
-    def way_back(self, session: str, *, owned: bool) -> None:
-        """How to come back to the session, at every exit; `owned`: somebody else runs it."""
+    def way_back(self, session: str, *, owned: bool, needs: Sequence[str] = ()) -> None:
+        """How to come back to the session, at every exit; `owned`: somebody else runs it; `needs`: the effects
+        without which nobody does."""
         ...
 
 
@@ -122,11 +140,29 @@ class JsonPresenter:
             shape = {"outcome": "waiting", "stop_reason": None, "text": "", "gate": gate}
             await self._screen.json_text_line(shape, "text", pieces)
 
+    def nothing_to_do(self, why: str) -> None:
+        self._screen.note(f"nothing to do; {why}")
+
     def break_off(self) -> None:
         """A line of JSON is always whole."""
 
-    def way_back(self, session: str, *, owned: bool) -> None:
-        self._screen.err_json_line(WayBackLine(session, way_back_command(session, owned=owned)))
+    def way_back(self, session: str, *, owned: bool, needs: Sequence[str] = ()) -> None:
+        self._screen.err_json_line(WayBackLine(session, way_back_command(session, owned=owned), tuple(needs)))
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was there when the showing of a session began."""
+
+    attempts: Mapping[str, TurnAttemptStarted] = field(default_factory=dict)
+    """Of the turns that are open."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """First lines of the inputs that wait, or whose turns are open: a restore may return those to the
+    queue."""
+    waiting: frozenset[str] = frozenset()
+    """The inputs that wait in the queue."""
+    open_calls: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By open turn, the names of its calls without an outcome, by id."""
 
 
 class TextPresenter:
@@ -139,21 +175,26 @@ class TextPresenter:
         *,
         only_turn: str | None = None,
         looks_on: bool = False,
-        attempts: Mapping[str, TurnAttemptStarted] = MappingProxyType({}),
-        inputs: Mapping[str, str] = MappingProxyType({}),
+        before: Before = Before(),
     ) -> None:
         self._screen = screen
         self._session = session
         self._live = LiveText()
         # Only who looks on is told that a process came to the session without anything to mend.
         self._takeovers = Takeovers(only_mended=not looks_on)
-        self._inputs = dict(inputs)
+        self._inputs = dict(before.inputs)
         """First lines of inputs, by request."""
         self._announced = looks_on
         """A turn was announced: from then on every turn is, this command's own too."""
+        self._calls = {turn: dict(calls) for turn, calls in before.open_calls.items()}
+        """By turn, the names of its calls that have no outcome yet, by id."""
+        self._idle = False
+        """Nothing was left to do."""
+        self._waiting = set(before.waiting)
+        """Inputs that wait in the queue."""
         self.typed_here: set[str] = set()
         """Inputs that stand on the screen already."""
-        self._attempts = dict(attempts)
+        self._attempts = dict(before.attempts)
         """By turn: whose standard error tells more if it fails."""
         self._endings_told: set[str] = set()
         self.only_turn = only_turn
@@ -173,10 +214,11 @@ class TextPresenter:
         self._follow_input(record)
         if isinstance(record.body, TurnAttemptStarted) and record.turn is not None:
             self._attempts[record.turn] = record.body
+        self._follow_calls(record)
         foreign = self._foreign(record.turn)
         if foreign and record.turn not in self._seen_to_begin:
             return
-        for piece in pieces_of(record, self._live):
+        for piece in () if self._says_nothing(record) else pieces_of(record, self._live):
             if piece.style == "text":
                 self._words(piece.text, beside=foreign)
             elif piece.style == "end":
@@ -189,10 +231,29 @@ class TextPresenter:
         if isinstance(record.body, TurnFailed) and record.turn is not None:
             self._explain(record.turn, record.body.receipt)
 
+    def _says_nothing(self, record: Record) -> bool:
+        """Of a queue in which nothing else waits it is of no interest whether it is held."""
+        body = record.body
+        return isinstance(body, LoopChanged) and not self._waiting - {record.cause}
+
+    def _follow_calls(self, record: Record) -> None:
+        body, turn = record.body, record.turn or ""
+        if isinstance(body, TurnAttemptStarted):
+            self._calls.pop(turn, None)
+        elif isinstance(body, CallObserved):
+            open_ones = self._calls.setdefault(turn, {})
+            if body.status == "started":
+                open_ones[body.call] = body.name
+            else:
+                open_ones.pop(body.call, None)
+        elif isinstance(body, TurnDone):
+            self._calls.pop(turn, None)
+
     def _explain(self, turn: str, receipt: Receipt) -> None:
         attempt = self._attempts.get(turn)
         words = [] if attempt is None else last_words(attempt)
-        for line in failure_lines(receipt, self._session, words):
+        calls = list(self._calls.pop(turn, {}).values())
+        for line in failure_lines(receipt, self._session, Told(turn, words, calls)):
             self._note(line)
 
     def delta(self, delta: Delta) -> None:
@@ -218,34 +279,29 @@ class TextPresenter:
         elif outcome.outcome in ("interrupted", "parked"):
             if not told:
                 self._note(f"the turn was {outcome.outcome}: {outcome.reason}")
-            self._note(self._ways_on(outcome, told=told))
+            self._note(ways_on(self._session, outcome, told=told))
         elif outcome.stop_reason == "lost":
             self._note("a repair cut its record away: it is not known whether it was carried out")
         elif outcome.outcome == "cancelled" and not told:
             self._note("cancelled")
 
-    def _ways_on(self, outcome: Outcome, *, told: bool) -> str:
-        """What a person can do about a turn that was interrupted or is parked."""
-        which = f"{quote(self._session)} {quote(outcome.turn)}"
-        again = f"outlast retry {which} runs it again, which may repeat what it had done"
-        leave = f"outlast skip {which} leaves it"
-        if outcome.outcome != "parked":
-            return again
-        if outcome.reason.startswith(HELD):
-            # No agent was given it: there is nothing to repeat, and no retry without a choice.
-            choose = f"outlast retry {which} with --put-back, --as-is, --reseed or --fresh goes on with it"
-            return leave if told else f"{choose}; {leave}"
-        return f"{again}; {leave}"
-
     async def waits(self, gate: str) -> None:
         """Nothing to see: the error says it."""
+
+    def nothing_to_do(self, why: str) -> None:
+        self._idle = True
+        self._note(f"nothing to do; {why}")
 
     def break_off(self) -> None:
         self._end_words()
 
-    def way_back(self, session: str, *, owned: bool) -> None:
+    def way_back(self, session: str, *, owned: bool, needs: Sequence[str] = ()) -> None:
         self._end_words()
-        self._note(f"to come back: {way_back_command(session, owned=owned)}", dim=True)
+        if self._idle and not owned:
+            # To be led back to where nothing is left to do would be a circle.
+            self._note(f'go on with: outlast run --session {quote(session)} "..."', dim=True)
+            return
+        self._note(f"to come back: {way_back_words(session, owned=owned, needs=needs)}", dim=True)
 
     def _announce(self, request_id: str) -> None:
         """What the turn that begins was asked. A command's own first turn needs no such line."""
@@ -259,6 +315,10 @@ class TextPresenter:
     def _follow_input(self, record: Record) -> None:
         """An input that joined a running turn has that turn's words as its result."""
         body = record.body
+        if isinstance(body, InputAccepted | InputReturned):
+            self._waiting.add(body.request_id)
+        elif isinstance(body, TurnStarted | InputJoined | InputCancelled):
+            self._waiting.discard(body.request_id)
         if isinstance(body, InputAccepted):
             self._inputs[body.request_id] = first_line(text_of(body.content))
             if body.request_id == self.only_turn:
@@ -294,3 +354,11 @@ def way_back_command(session: str, *, owned: bool = False) -> str:
     """The command line that leads back to the session, ready to be pasted: one that somebody runs is joined,
     any other restored."""
     return f"outlast {'attach' if owned else 'resume'} {quote(session)}"
+
+
+def way_back_words(session: str, *, owned: bool = False, needs: Sequence[str] = ()) -> str:
+    """The way back for people; `needs`: the effects without which nobody goes on with the session, and which
+    no command has."""
+    if owned or not needs:
+        return way_back_command(session, owned=owned)
+    return f"start the program that has {', '.join(needs)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from outlast.cli.failures import WaitingForAnswerError
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.running import run_async
-from outlast.cli.text import short
+from outlast.cli.text import first_line, short
+from outlast.records.types import CommandSettled, InputCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 _DECIDE = ("retry", "skip", "settle")
 """Commands that come too late are a failure of whoever gave them; of the others what they wanted is so."""
+_END_A_WAIT = ("retry", "skip", "cancel", "kill", "close")
+"""Commands after which a turn does not wait for its next attempt any more."""
 
 
 @click.command("resume")
@@ -73,10 +77,16 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
         session = await shown_when_long(
             runtime.restore(found, wait=wait, take_over=take_over), f"restoring session {found}", screen
         )
+        if any(command.command in _END_A_WAIT for command in asked):
+            position = replace(position, delay=None)  # it does not wait any more
         presenter = (
             JsonPresenter(screen, runtime.store)
             if screen.as_json
-            else TextPresenter(screen, found, attempts=position.attempts, inputs=position.inputs)
+            else TextPresenter(
+                screen,
+                found,
+                before=position.before,
+            )
         )
         attendance = attendance_of(session, Showing("ask", presenter, screen, runtime, position))
         blocks = Blocks(session.id, runtime.store, presenter, position.begun)
@@ -94,10 +104,34 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
             stuck = [] if blocks.told else await _left_to_a_person(runtime.store, session.id)
             for line in stuck:
                 screen.note(visible(line))
+            if not (stuck or blocks.told or kept.told):
+                presenter.nothing_to_do(await _how_it_stands(runtime, session.id))
         code = blocks.exit_code()
         if code is Exit.OK and kept.failed:
             return Exit.CONFLICT
         return Exit.FAILED if stuck else code
+
+
+async def _how_it_stands(runtime: Runtime, session: str) -> str:
+    """How the newest turn ended, in a line."""
+    from outlast.runtime.awaiting import end, newest
+    from outlast.runtime.outcome import outcome_of
+
+    accepted = await newest(runtime.store, session)
+    if accepted is None:
+        return "no turn has begun yet"
+    outcome = outcome_of(session, await end(runtime, session, accepted.turn, accepted.seq - 1))
+    why = f": {first_line(outcome.reason)}" if outcome.reason else ""
+    return f"turn {short(outcome.turn)} {_ENDED[outcome.outcome]}{why}"
+
+
+_ENDED = {
+    "done": "is done",
+    "failed": "failed",
+    "interrupted": "was interrupted",
+    "cancelled": "was cancelled",
+    "parked": "is parked",
+}
 
 
 async def _left_to_a_person(store: Store, session: str) -> list[str]:
@@ -131,21 +165,39 @@ class _Kept:
         self._screen = screen
         self.failed = False
         """One was not carried out that was to bring something about."""
+        self.told = False
+        """It was said of one what became of it."""
 
     async def after(self, record: Record) -> None:
-        """Say which are not carried out."""
-        from outlast.records.types import CommandSettled
-
+        """Say what became of them, where nothing else does."""
         await self._blocks.after(record)
+        command = self._waited.get(record.cause or "")
         body = record.body
-        if not isinstance(body, CommandSettled) or body.outcome == "done":
+        if isinstance(body, CommandSettled):
+            command = self._waited.get(body.request_id)
+        if command is None:
             return
-        command = self._waited.get(body.request_id)
-        if command is not None:
+        if isinstance(body, CommandSettled) and body.outcome != "done":
             self.failed = self.failed or body.outcome == "refused" or command.command in _DECIDE
             about = f" of {short(command.turn)}" if command.turn else ""
             detail = body.detail or body.outcome.replace("_", " ")
-            self._screen.note(visible(f"not carried out: {command.command}{about}: {detail}"))
+            self._say(f"not carried out: {command.command}{about}: {detail}")
+        elif command.command == "skip" and isinstance(body, InputCancelled):
+            self._say(
+                f"turn {short(body.request_id)} was given up, as was asked{_by(command)}: it is cancelled"
+            )
+        elif command.command == "skip" and isinstance(body, CommandSettled) and record.turn is not None:
+            self._say(f"turn {short(record.turn)} was left as it is, as was asked{_by(command)}")
+        elif isinstance(body, InputCancelled):
+            self._say(f"input {short(body.request_id)} was taken back, as was asked{_by(command)}")
+
+    def _say(self, text: str) -> None:
+        self.told = True
+        self._screen.note(visible(text))
+
+
+def _by(command: WaitingCommand) -> str:
+    return f" (by {first_line(command.by)})" if command.by else ""
 
 
 async def _drain(runtime: Runtime, session: Session, attendance: Attendance) -> None:

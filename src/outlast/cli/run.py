@@ -156,7 +156,7 @@ async def _send_and_follow(request: RunRequest, config: Config, screen: Screen, 
             presenter = (
                 JsonPresenter(screen, runtime.store)
                 if request.as_json
-                else TextPresenter(screen, session.id, only_turn=turn.id, inputs=position.inputs)
+                else TextPresenter(screen, session.id, only_turn=turn.id, before=position.before)
             )
             async with coming_back(runtime, session.id, presenter):
                 with telling_of(sent):

@@ -28,6 +28,7 @@ from outlast.cli.text import short
 if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.records.types import Content
+    from outlast.store.contract import Store
 
 WhenBusy = Literal["queue", "steer", "reject"]
 
@@ -83,6 +84,7 @@ async def _send_and_tell(config: Config, screen: Screen, name: str, given: Input
 
     async with open_client(config) as client:
         session = client.session(await speakable(client.store, name))
+        held = await _held(client.store, session.id)
         turn = await session.send(given.content, key=given.key, when_busy=given.when_busy, actor="cli")
         sent.stored(session.id, turn.id)
         owned = await in_hands(client.store, session.id, turn.id)
@@ -92,5 +94,20 @@ async def _send_and_tell(config: Config, screen: Screen, name: str, given: Input
         screen.json_line(AcceptedLine(session.id, turn.id))
     else:
         screen.out.line(f"queued as turn {short(turn.id)} of session {session.id}")
+    if held:
+        screen.note(f"the queue was held: it goes on with this input ({held} before it)")
     if not owned:
         screen.note(f"nobody runs this session now: {way_back_command(session.id)}")
+
+
+async def _held(store: Store, session: str) -> int:
+    """How many inputs wait in a queue that is held, and goes on with the next one."""
+    from outlast.journal import load_state
+    from outlast.turns.lost import held_by_loss
+
+    row = await store.listed(session)
+    if row is None or row.entry.state != "parked" or not row.entry.queued:
+        return 0
+    state = await load_state(store, session)
+    root = state.root or ""
+    return len(state.queue) if root and state.loops[root].held and not held_by_loss(state, root) else 0

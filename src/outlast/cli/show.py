@@ -15,6 +15,7 @@ from outlast.cli.output import Screen, exact, visible
 from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
 from outlast.cli.text import (
+    Told,
     choice_lines,
     delay_line,
     failure_lines,
@@ -23,10 +24,12 @@ from outlast.cli.text import (
     receipt_line,
     short,
     takeover_line,
+    ways_on,
     went_back_line,
 )
 from outlast.cli.times import clock_time, local_time
 from outlast.errors import naming
+from outlast.state.messages import ToolMessage
 
 if TYPE_CHECKING:
     from outlast.config import Config
@@ -166,19 +169,33 @@ def _turns(view: View) -> Iterator[str]:
 
 def _why(view: View, turn: TurnSummary, *, newest: bool) -> Iterator[str]:
     """Why a turn did not end as done; of the newest one also what there is to read and to do."""
+    session = view.row.entry.session
     if turn.outcome == "failed" and turn.receipt is not None:
         yield f"       {naming(receipt_line(turn.receipt), view.row.entry.session)}"
         if newest:
             words = [] if turn.attempt is None else last_words(turn.attempt)
-            yield from (f"     {line}" for line in failure_lines(turn.receipt, view.row.entry.session, words))
+            told = Told(turn.turn, words, _open_calls(view, turn))
+            yield from (f"     {line}" for line in failure_lines(turn.receipt, session, told))
     elif turn.reason:
         yield f"       {first_line(turn.reason, 300)}"
+        if newest and turn.outcome in ("interrupted", "parked"):
+            yield f"       what to do: {ways_on(session, turn)}"
     elif turn.delay is not None:
         yield f"       {delay_line(turn.delay)}"
     for effect in turn.effects.values():
         if effect.outcome != "done":
             why = f": {first_line(effect.reason)}" if effect.reason else ""
             yield f"       {effect.phase} {effect.name} {effect.outcome}{why} ({effect.effect})"
+
+
+def _open_calls(view: View, turn: TurnSummary) -> list[str]:
+    """Names of the calls of its last attempt of which no outcome is known."""
+    return [
+        message.name
+        for message in view.messages
+        if isinstance(message, ToolMessage)
+        and (message.turn, message.attempt, message.status) == (turn.turn, turn.attempts, "unknown")
+    ]
 
 
 def _takeover(restore: Restore) -> str:

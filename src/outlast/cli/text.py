@@ -35,10 +35,13 @@ from outlast.records.types import (
     TurnParked,
     TurnRetried,
 )
+from outlast.turns.lost import HELD
 
 if TYPE_CHECKING:
+    from outlast.runtime.outcome import Outcome
     from outlast.state.messages import ToolMessage
     from outlast.state.model import Delay
+    from outlast.state.summaries import TurnSummary
 
 Style = Literal["text", "end", "dim", "notice"]
 TOOL_WIDTH = 100
@@ -154,8 +157,11 @@ def _interrupted(record: Record, body: TurnInterrupted) -> Piece:
     return Piece("notice", f"turn {short(record.turn)} {what}{evidence}")
 
 
-def _held(record: Record, body: LoopChanged) -> Piece | None:
-    return Piece("notice", "the queue is held") if body.state == "held" else None
+def _loop_changed(record: Record, body: LoopChanged) -> Piece:
+    if body.state == "active":
+        return Piece("notice", f"the queue goes on: {body.reason}" if body.reason else "the queue goes on")
+    until = "; the next input or `outlast resume` lets it go on"
+    return Piece("notice", f"the queue is held{'' if body.reason.startswith(HELD) else until}")
 
 
 def _parked(record: Record, body: TurnParked) -> Piece:
@@ -195,7 +201,7 @@ _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece | None]] = {
     InputJoined: _joined,
     TurnFailed: _failed,
     TurnInterrupted: _interrupted,
-    LoopChanged: _held,
+    LoopChanged: _loop_changed,
     TurnParked: _parked,
     ReplyInterrupted: _cut,
     GateResolved: _resolved,
@@ -264,16 +270,62 @@ def receipt_line(receipt: Receipt) -> str:
     return f"{when}{message.rstrip('.')} ({error.code})"
 
 
-def failure_lines(receipt: Receipt, session: str, words: Sequence[str]) -> list[str]:
-    """Below a failure: the last `words` that the agent wrote to its standard error, and what to do."""
-    from outlast.agents.failure import kind_of
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What stands below a failure: the turn, the last `words` that its agent wrote to its standard error, the
+    names of its calls of which no outcome is known."""
+
+    turn: str
+    words: Sequence[str] = ()
+    calls: Sequence[str] = ()
+
+
+MOST_CALLS = 5
+
+
+def failure_lines(receipt: Receipt, session: str, told: Told) -> list[str]:
+    """Below a failure: what its agent said last, what is not known of it, and what to do."""
+    from outlast.agents.failure import kind_of, what_to_do
     from outlast.errors import naming
 
     if receipt.retry is not None:
         step = naming(f"nothing: {_planned(receipt.retry)}; `outlast retry` does it now", session)
     else:
-        step = naming(kind_of(receipt.error.code).next_step, session)
-    return [*(f"  | {word}" for word in words), f"  what to do: {step}"]
+        step = what_to_do(receipt.error.code, receipt.error.message, session)
+        if kind_of(receipt.error.code).recovery == "resume_session" and "outlast retry" not in step:
+            step = f"{step} Or {again(session, told.turn)}."
+    return [*(f"  | {word}" for word in told.words), *_open_calls(told.calls), f"  what to do: {step}"]
+
+
+def _open_calls(calls: Sequence[str]) -> list[str]:
+    if not calls:
+        return []
+    more = len(calls) - MOST_CALLS
+    names = ", ".join(first_line(name, 80) for name in calls[:MOST_CALLS])
+    return [f"  calls without outcome: {names}{f' and {more} more' if more > 0 else ''}"]
+
+
+def again(session: str, turn: str) -> str:
+    """The command that runs a turn again that was cut off in its work."""
+    from shlex import quote
+
+    return f"outlast retry {quote(session)} {quote(turn)} runs it again, which may repeat what it had done"
+
+
+def ways_on(session: str, outcome: Outcome | TurnSummary, *, told: bool = False) -> str:
+    """What a person can do about a turn that was interrupted or is parked. `told`: the choices about a lost
+    agent session were."""
+    from shlex import quote
+
+    which = f"{quote(session)} {quote(outcome.turn)}"
+    leave = f"outlast skip {which} leaves it"
+    if outcome.outcome != "parked":
+        return again(session, outcome.turn)
+    if (outcome.reason or "").startswith(HELD):
+        # No agent was given it: there is nothing to repeat, and no retry without a choice.
+        choose = f"outlast retry {which} with --put-back, --as-is, --reseed or --fresh goes on with it"
+        return leave if told else f"{choose}; {leave}"
+    return f"{again(session, outcome.turn)}; {leave}"
 
 
 def _planned(retry: PlannedRetry) -> str:

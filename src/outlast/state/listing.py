@@ -14,6 +14,8 @@ def status_of(row: Listed) -> str:
     answer) and nobody carries out."""
     state = _SEEN.get(row.entry.state, row.entry.state)
     unfinished = state in ("running", "waiting") or row.pending or row.entry.queued
+    if state == "parked" and row.pending and not row.entry.open_gates:
+        state = "running"  # A new input lets a held queue go on, whoever takes it.
     if row.owner is None and (row.decisions or (unfinished and state != "parked")):
         return "detached"
     return state

@@ -23,7 +23,7 @@ STATUS = {
     "waiting for an answer": (JournalBuilder().running("a").ask("a", "q"), "waiting"),
     "running while a gate of no turn is open": (JournalBuilder().running("a").ask(None, "q"), "running"),
     "idle after a turn": (JournalBuilder().running("a").done("a"), "idle"),
-    "idle after an interrupted turn": (JournalBuilder().running("a").interrupt("a"), "idle"),
+    "failed after an interrupted turn, too": (JournalBuilder().running("a").interrupt("a"), "failed"),
     "failed": (JournalBuilder().running("a").fail("a"), "failed"),
     "idle when the queue goes on after a failure": (
         JournalBuilder().running("a").fail("a").accept("b"),
