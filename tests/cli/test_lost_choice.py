@@ -18,7 +18,7 @@ def lost(shell: Shell, on_lost: str = "ask") -> None:
         text.replace("[agents.scripted]\n", f'[agents.scripted]\non_lost = "{on_lost}"\n')
     )
     assert shell.run("run", "-a", "scripted", "--session", "s", "[[session:]]").code == 0
-    assert shell.run("run", "--session", "s", LOST).code == 1
+    assert shell.run("run", "--session", "s", LOST).code == (6 if on_lost == "ask" else 1)
     for key in ("q1", "q2"):
         assert shell.run("send", "s", "--key", key, QUEUED).code == 0
 
@@ -67,14 +67,24 @@ def test_what_waits_behind_a_refused_loss_waits_for_a_retry(shell: Shell, on_los
     assert shell.effects.read_text().splitlines() == ["q1", "q2"]
 
 
-def test_what_is_said_of_a_turn_whose_agent_session_is_lost_is_how_to_choose(shell: Shell) -> None:
-    """Nothing of it can be repeated: no agent was given it."""
+def test_of_a_lost_session_one_thing_is_advised_and_run_exits_as_resume_does(shell: Shell) -> None:
+    """Nothing of it can be repeated: no agent was given it. None runs that could wait for the answer."""
     assert shell.run("run", "-a", "scripted", "--session", "s", "[[session:]]").code == 0
     ran = shell.run("run", "--session", "s", "--key", "t", LOST)
-    assert ran.code == 1
-    assert "`outlast retry s` with --put-back" in ran.err
+    assert ran.code == shell.run("resume", "s").code == 6
+    assert "the session waits for an answer: The agent's own session is lost" in ran.err
+    (advice,) = (line for line in ran.err.splitlines() if "outlast " in line and "to come back" not in line)
+    assert "answer with `outlast answer s" in advice
     again = shell.run("run", "--session", "s", "--key", "t", LOST)
+    assert again.code == 6
     assert "outlast retry s t with --put-back, --as-is, --reseed or --fresh goes on with it" in again.err
+    assert "outlast skip s t leaves it" in again.err
     for said in (ran.err, again.err):
-        assert "outlast skip s t leaves it" in said
         assert "may repeat" not in said
+
+
+def test_where_a_lost_session_is_refused_it_is_said_how_to_choose(shell: Shell) -> None:
+    lost(shell, "refuse")
+    shown = shell.run("run", "--session", "s", "--key", "q4", LOST)
+    assert shown.code == 1
+    assert shown.err.count("`outlast retry s` with --put-back") == 1

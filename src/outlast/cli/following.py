@@ -86,6 +86,8 @@ class Attendance:
         """Held while one thing is shown: nothing may come into the middle of an outcome's line."""
         self._before: Callable[[Record], Awaitable[None]] | None = None
         self._after: Callable[[Record], Awaitable[None]] | None = None
+        self._to_ask: OpenQuestion | None = None
+        """Asked once the records that were stored with it are shown: nothing comes after a prompt."""
         self._present = asyncio.Event()
         self._past: dict[str, OpenQuestion] | None = {question.gate: question for question in watch.questions}
         """Questions of the past, until the present is reached: most of them have their answer there."""
@@ -146,7 +148,9 @@ class Attendance:
             question = OpenQuestion(
                 body.gate, body.kind, body.question, choices, body.requested_by, parked=parked
             )
-            if self._past is None:
+            if self._past is None and about_lost(choices):
+                self._to_ask = question
+            elif self._past is None:
                 self._watch.decider.opened(question)
             else:
                 self._past[body.gate] = question
@@ -160,21 +164,29 @@ class Attendance:
         if self._before is not None:
             await self._before(record)
         watch.presenter.record(record)
+        self._ask()
         self._note_gate(record)
         if isinstance(record.body, TERMINALS):
             self.policy.settle()
         if self._after is not None:
             await self._after(record)
 
+    def _ask(self) -> None:
+        question, self._to_ask = self._to_ask, None
+        if question is not None:
+            self._watch.decider.opened(question)
+
     async def answered(self) -> bool:
         """Let the person at this terminal say what becomes of a lost session; whether that was asked. To be
         called where nothing else is left to do."""
         await self.progress.reached((await self._watch.runtime.store.tip(self._watch.session.id)).seq)
         await self._present.wait()
+        self._ask()
         return await self._watch.decider.answered()
 
     async def raise_if_asked(self) -> None:
         """Raises WaitingForAnswerError if a turn waits for an answer now that all else is done."""
+        self._ask()
         open_ones = (*(self._past or {}).values(), *self._watch.decider.questions.values())
         for question in open_ones:
             raise await self._waiting(question)
@@ -286,8 +298,9 @@ def waiting_error(session: str, question: OpenQuestion, *, owned: bool = False) 
     names = quote("|".join(choice.id for choice in question.choices) or "TEXT")
     command = f"outlast answer {quote(session)} {quote(question.gate)} {names}"
     after = "" if owned else f", then `{way_back_command(session)}`"
+    who = "the session" if about_lost(question.choices) else "the agent"  # No agent runs on a lost session.
     return WaitingForAnswerError(
-        f"the agent waits for an answer: {exact(in_one_line(question.question))}",
+        f"{who} waits for an answer: {exact(in_one_line(question.question))}",
         hint=f"answer with `{exact(command)}`{after}",
         session_id=session,
         gate=question.gate,

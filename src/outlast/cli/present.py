@@ -30,6 +30,7 @@ from outlast.records.envelope import Record
 from outlast.records.public import public_line
 from outlast.records.types import (
     CallObserved,
+    GateOpened,
     InputAccepted,
     InputCancelled,
     InputJoined,
@@ -43,7 +44,9 @@ from outlast.records.types import (
     TurnParked,
     TurnStarted,
 )
+from outlast.state.choices import about_lost
 from outlast.state.messages import text_of
+from outlast.turns.lost import CODES
 
 if TYPE_CHECKING:
     from outlast.runtime.handles import Delta
@@ -197,6 +200,10 @@ class TextPresenter:
         self._attempts = dict(before.attempts)
         """By turn: whose standard error tells more if it fails."""
         self._endings_told: set[str] = set()
+        self._asked: set[str] = set()
+        """Turns about whose lost agent session a question was opened."""
+        self._unsaid = ""
+        """What to do about such a turn, as long as it may be a question that says it."""
         self.only_turn = only_turn
         """The turn whose words are the result. Those of turns that begin meanwhile are shown beside it."""
         self._seen_to_begin: set[str] = set()
@@ -208,6 +215,7 @@ class TextPresenter:
         """Nothing to see: the words follow."""
 
     def record(self, record: Record) -> None:
+        self._say_unsaid(record)
         line = self._takeovers.see(record)
         if line is not None:
             self._note(line)
@@ -254,7 +262,24 @@ class TextPresenter:
         words = [] if attempt is None else last_words(attempt)
         calls = list(self._calls.pop(turn, {}).values())
         for line in failure_lines(receipt, self._session, Told(turn, words, calls)):
+            self._advise(receipt, line)
+
+    def _advise(self, receipt: Receipt, line: str) -> None:
+        """What to do about a lost agent session is said by the question about it, where one follows."""
+        if receipt.error.code in CODES and line.startswith("  what to do: "):
+            self._unsaid = line
+        else:
             self._note(line)
+
+    def _say_unsaid(self, record: Record | None = None) -> None:
+        body = None if record is None else record.body
+        if not self._unsaid or isinstance(body, TurnParked):
+            return
+        unsaid, self._unsaid = self._unsaid, ""
+        if isinstance(body, GateOpened) and record is not None and about_lost(body.choices):
+            self._asked.add(record.turn or "")
+        else:
+            self._note(unsaid)
 
     def delta(self, delta: Delta) -> None:
         if delta.notice:
@@ -269,6 +294,7 @@ class TextPresenter:
             async for piece in text:
                 self._words(piece)
         self._end_words()
+        self._say_unsaid()
         told = outcome.turn in self._endings_told
         if outcome.outcome == "failed" and not told:
             if outcome.receipt is None:
@@ -276,6 +302,9 @@ class TextPresenter:
             else:
                 self._note(f"the turn failed: {receipt_line(outcome.receipt)}")
                 self._explain(outcome.turn, outcome.receipt)
+                self._say_unsaid()
+        elif outcome.outcome == "parked" and outcome.turn in self._asked:
+            pass  # The question says what can be done.
         elif outcome.outcome in ("interrupted", "parked"):
             if not told:
                 self._note(f"the turn was {outcome.outcome}: {outcome.reason}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from outlast.cli.contact import open_runtime
-from outlast.cli.exits import exit_of_outcome
+from outlast.cli.exits import Exit, exit_of_outcome
 from outlast.cli.failures import DetachedError, Sent, WaitingForAnswerError, telling_of
 from outlast.cli.gates import Approve
 from outlast.cli.options import (
@@ -207,6 +207,8 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
         attendance.policy.cancels = False  # what is left in the queue is not this command's
         await leave_idle(runtime, session, attendance)
         await attendance.progress.reached((await runtime.store.tip(session.id)).seq)
+        if ended[-1].outcome == "parked":
+            await attendance.raise_if_asked()
 
     try:
         await attendance.attend(to_the_end())
@@ -226,6 +228,8 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
         showing.screen.note(visible(f"{error.message}; {error.hint}"))
         for line in () if showing.screen.as_json else error.choices:
             showing.screen.note(f"  {line}")
+        if ended[-1].outcome == "parked":
+            return Exit.WAITING  # As `resume` says it of the same turn.
     return exit_of_outcome(ended[-1].outcome)
 
 
