@@ -12,11 +12,14 @@ from tests.cli.support import Shell
 from tests.crash.test_performing import PROMPT, World, an_agent, bodies, owner
 
 import outlast
+from outlast.agents.failure import what_to_do
+from outlast.cli.check_agents import way_back
 from outlast.errors import EffectNotFoundError, RestoreError
 from outlast.journal import load_state
 from outlast.records.types import CommandSettled
 from outlast.runtime.handles import Settled
 from outlast.store.contract import Admission
+from outlast.store.sqlite.layout import Layout
 from outlast.store.url import sqlite_url
 from outlast.turns.requests import SettleRequest, encode
 
@@ -168,3 +171,49 @@ async def test_a_word_on_an_effect_is_too_late_once_it_has_begun_again(tmp_path:
         assert (late.request_id, late.outcome) == ("done", "too_late")
         assert (await session.outcome("t")).outcome == "parked"
         await session.finish()
+
+
+async def with_three_effects(path: Path) -> None:
+    """A turn whose first effect is done, whose second failed, and whose third has not begun."""
+    effects = [
+        outlast.TurnEffect("validate", "validation", World().body),
+        outlast.TurnEffect("write back", "write_back", World(answers=[OSError("cut off")]).body),
+        outlast.TurnEffect("book", "settle", World().body),
+    ]
+    async with owner(path, effects) as session:
+        assert (await (await session.send(PROMPT, agent="a", key="t")).result()).outcome == "parked"
+
+
+def test_no_advice_names_a_command_that_is_refused_for_the_effects_that_a_turn_owes(tmp_path: Path) -> None:
+    (tmp_path / "shell").mkdir()
+    shell = Shell(tmp_path / "shell")
+    shell.agents(a=tuple(an_agent(tmp_path).command))
+    shell.environ["OUTLAST_STORE"] = sqlite_url(tmp_path / "x.db")
+    asyncio.run(with_three_effects(tmp_path))
+    advice = "what to do: outlast settle s 'write back' --done, or --not-done, whichever is so\n"
+    assert advice in shell.run("show", "s").out
+    kept = shell.run("settle", "s", "write back", "--done")
+    assert kept.out == "kept for the program that has write back, book, which turn t owes: start that\n"
+    run = ("run", "-a", "a", "--session", "s", "--key", "t", PROMPT)
+    for refused in (shell.run("resume", "s"), shell.run(*run)):
+        assert refused.code == 3, refused
+        assert "owes write back, book, which this process does not have" in refused.err
+        assert "outlast resume" not in refused.err
+        assert "start the program that has these effects" in refused.err
+    assert shell.run(*run).err.endswith("to come back: start the program that has write back, book\n")
+    assert '"needs":["write back","book"]' in shell.run(*run, "--json").err
+
+
+def test_the_doctor_names_the_program_and_not_a_resume_that_is_refused(tmp_path: Path) -> None:
+    asyncio.run(with_three_effects(tmp_path))
+    layout = Layout.of(tmp_path / "x.db")
+    assert way_back(layout, "s") == "outlast resume s"
+    asyncio.run(given_to_nobody(tmp_path, lambda session: session.settle("write back", done=False)))
+    assert way_back(layout, "s") == "start the program that has write back, book"
+
+
+def test_what_to_do_about_a_refused_effect_can_be_pasted() -> None:
+    told = what_to_do("effect_refused", "write back: the tests fail: 3", "my session")
+    assert "`outlast settle 'my session' 'write back' --not-done`" in told
+    told = what_to_do("effect_unknown", "push: cut off", "s")
+    assert "`outlast settle s push --done` or `outlast settle s push --not-done`" in told

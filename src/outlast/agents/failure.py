@@ -10,10 +10,12 @@ import re
 import signal as signals
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Literal
 
 from outlast.agents.contract import ExitInfo, Failure
 from outlast.agents.retry import DISCONNECTED, OVERLOADED, RATE_LIMITED, RetryPolicy, sensible
+from outlast.errors import naming
 
 Recovery = Literal["resume_session", "fresh_session"]
 
@@ -182,19 +184,19 @@ _KINDS = (
         "effect_refused",
         None,
         "A step around the turn refused its result; the agent had done its part.",
-        "Mend what it names, then `outlast settle ID STEP --not-done`: only that step runs again.",
+        "Mend what it names, then `outlast settle STEP --not-done`: only that step runs again.",
     ),
     Kind(
         "effect_unknown",
         None,
         "Whether a step around the turn was done is not known.",
-        "Look, then `outlast settle ID STEP --done` or `--not-done`.",
+        "Look, then `outlast settle STEP --done` or `outlast settle STEP --not-done`.",
     ),
     Kind(
         "effect_missing",
         None,
         "A step around the turn is not known to the process that owns the session.",
-        "Let the program that has it restore the session, then `outlast settle ID STEP --not-done`.",
+        "Let the program that has it restore the session, then `outlast settle STEP --not-done`.",
     ),
     Kind(
         "unknown",
@@ -302,6 +304,14 @@ OUTPUT_UNKEPT = (
 def kind_of(code: str) -> Kind:
     """What is known of `code`; a code that is not of the taxonomy is treated as `unknown`."""
     return TAXONOMY.get(code, TAXONOMY["unknown"])
+
+
+def what_to_do(code: str, message: str, session: str) -> str:
+    """What a person can do about a failure, with the session in its commands, and the step around the turn
+    that the message begins with: so that they can be pasted."""
+    step = naming(kind_of(code).next_step, session)
+    name = quote(message.partition(": ")[0])
+    return step.replace("`outlast settle STEP", f"`outlast settle {quote(session)} {name}")
 
 
 def recovery_of(code: str) -> Recovery | None:

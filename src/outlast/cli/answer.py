@@ -14,8 +14,7 @@ from outlast.cli.exits import Exit
 from outlast.cli.gates import choice_of, find_gate
 from outlast.cli.options import json_option, not_empty, session_argument
 from outlast.cli.output import Screen, visible
-from outlast.cli.owners import heard, next_owner
-from outlast.cli.present import way_back_command
+from outlast.cli.owners import heard, next_owner, way_on
 from outlast.cli.running import run_async
 from outlast.cli.shapes import ResultLine
 from outlast.cli.stored import loaded_config
@@ -72,15 +71,19 @@ async def _answer(config: Config, screen: Screen, typed: tuple[str, str, str]) -
         if answer.result == "queued":
             return _tell(screen, session.id, answer, await next_owner(client.store, session.id))
         waits = answer.result == "taken" and found in {gate.id for gate in await session.gates()}
-        return _tell(screen, session.id, answer, _first_one(session.id, answer, waits=waits))
+        return _tell(
+            screen, session.id, answer, await _first_one(client.store, session.id, answer, waits=waits)
+        )
 
 
-def _first_one(session: str, answer: Answer, *, waits: bool) -> str:
+async def _first_one(store: Store, session: str, answer: Answer, *, waits: bool) -> str:
     """Which answer came first; `waits`: no owner has carried it out yet."""
     if answer.result != "taken" or answer.choice is None:
         return ""
     if waits:
-        return f"the answer {answer.choice} waits for the session's next owner: {way_back_command(session)}"
+        return (
+            f"the answer {answer.choice} waits for the session's next owner: {await way_on(store, session)}"
+        )
     return f"the answer was {answer.choice}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ def _lives(patient: Patient) -> Iterator[Finding]:
         message = f"an agent of this store lives (pid {stray.pid}) and is not in its folder: {where(stray)}"
         yield Finding("shims", "warning", message, f"kill {stray.pid}, where no other store has it")
     for folder in folders:
-        for finding in _looked_at(folder, sessions.get(folder.name)):
+        for finding in _looked_at(folder, sessions.get(folder.name), patient.layout):
             found = True
             yield finding
     if not found:
@@ -85,15 +86,15 @@ def where(stray: Stray) -> str:
     return f"{stray.folder}, which was removed" if stray.removed else str(stray.folder)
 
 
-def _looked_at(folder: Path, session: Owned | None) -> list[Finding]:
+def _looked_at(folder: Path, session: Owned | None, layout: Layout) -> list[Finding]:
     """The findings on one folder; one that cannot be read is a finding itself, not the doctor's end."""
     try:
-        return list(_life(folder, session))
+        return list(_life(folder, session, layout))
     except OSError as error:
         return [Finding("shims", "warning", f"{folder} cannot be looked at: {error.strerror or error}")]
 
 
-def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
+def _life(path: Path, session: Owned | None, layout: Layout) -> Iterator[Finding]:
     from outlast.keep import AgentFolder, Alive, Unknown, probe, stopped, tree_dead
 
     facts = probe(AgentFolder(path))
@@ -102,7 +103,7 @@ def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
     fault = facts.fault or ("" if latest is None else latest.fault)
     if fault:
         # An owner goes on without what cannot be read, and says so in the journal.
-        mends = None if name is None else f"outlast resume {_quoted(name)}"
+        mends = None if name is None else way_back(layout, name)
         yield Finding("shims", "warning", f"{path}: {fault}", mends, name)
     for process in () if latest is None else stopped(latest.generation):
         whose = f"of session {name}" if name is not None else f"in {path}"
@@ -110,7 +111,7 @@ def _life(path: Path, session: Owned | None) -> Iterator[Finding]:
         yield Finding("shims", "fault", message, f"kill -CONT {process.pid}", name)
     if latest is None or (session is not None and session.owned):
         return
-    remedy = None if name is None else f"outlast resume {_quoted(name)}, or outlast kill {_quoted(name)}"
+    remedy = None if name is None else f"{way_back(layout, name)}, or outlast kill {_quoted(name)}"
     if facts.shim_alive and latest.shim is not None:
         if session is None:
             since = f"it was started {duration(_age(latest.shim.start_ticks))} ago"
@@ -200,6 +201,23 @@ def loops(reader: Reader, session: str) -> Iterator[str]:
 
 
 FIRST_RECORDS = 16
+
+
+def way_back(layout: Layout, session: str) -> str:
+    """What goes on with the session."""
+    import asyncio
+
+    from outlast.cli.check_journals import read_only
+    from outlast.cli.owners import needed
+    from outlast.cli.present import way_back_words
+    from outlast.store.sqlite.reading import Reader
+
+    try:
+        with closing(Reader(layout)) as reader:
+            needs = asyncio.run(needed(read_only(layout, reader), session))
+    except OutlastError:  # the database's own finding tells of it
+        needs = ()
+    return way_back_words(session, needs=needs)
 
 
 def _age(start_ticks: int) -> float:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from outlast.cli.findings import Finding
 from outlast.clock import isoformat
 from outlast.errors import IntegrityError, OutlastError
-from outlast.store.contract import CatalogQuery, Row, Store, Tip
+from outlast.store.contract import CatalogQuery, Entry, Row, Snapshot, Store, Tip
 
 if TYPE_CHECKING:
     from outlast.journal.integrity import Verified
@@ -65,9 +65,8 @@ def damaged_journals(layout: Layout, copy: Layout, told: Callable[[int, int], No
 
 async def _damage(copied: Reader, living: Reader, layout: Layout, session: str) -> list[str]:
     from outlast.journal.integrity import Look, verify
-    from outlast.store.sqlite.blobs import Blobs
 
-    store = cast(Store, _ReadOnly(copied, Blobs(layout.blobs)))
+    store = read_only(layout, copied)
     found = await verify(store, session, Look(bodies="outline"))
     if found.fault is not None:
         return [] if found.fault.kind == "body" else [found.fault.message]
@@ -206,14 +205,11 @@ class _Walk:
     """Reads journals whole, newest activity first, for as long as there is time."""
 
     def __init__(self, layout: Layout, reader: Reader, deadline: float) -> None:
-        from outlast.store.sqlite.blobs import Blobs
-
         self.faults = 0
         self._read = 0
         self._all = 0
         self._deadline = deadline
-        # All of a store that reading a journal needs; opening one for good could change something.
-        self._store = cast(Store, _ReadOnly(reader, Blobs(layout.blobs)))
+        self._store = read_only(layout, reader)
 
     def findings(self, sessions: list[str]) -> Iterator[Finding]:
         from outlast.journal.integrity import Look, verify
@@ -252,8 +248,15 @@ class _Walk:
         return "every journal is what was stored, and as long as its witness says"
 
 
+def read_only(layout: Layout, reader: Reader) -> Store:
+    """All of a store that reading a journal needs; opening one for good could change something."""
+    from outlast.store.sqlite.blobs import Blobs
+
+    return cast(Store, _ReadOnly(reader, Blobs(layout.blobs)))
+
+
 class _ReadOnly:
-    """The part of a store that `verify` uses."""
+    """The part of a store that reading a journal and its inbox uses."""
 
     def __init__(self, reader: Reader, blobs: Blobs) -> None:
         self._reader = reader
@@ -267,3 +270,9 @@ class _ReadOnly:
 
     async def get_blob(self, digest: str) -> bytes:
         return self._blobs.get(digest)
+
+    async def snapshots(self, name: str) -> list[Snapshot]:
+        return self._reader.snapshots(name)
+
+    async def pending(self, name: str) -> list[Entry]:
+        return self._reader.pending(name)

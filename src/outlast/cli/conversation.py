@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from outlast.cli.console import LineReader
 from outlast.cli.gates import OpenQuestion, choice_of
 from outlast.cli.output import Screen, visible
-from outlast.cli.owners import heard
-from outlast.cli.present import Before, TextPresenter, way_back_command
+from outlast.cli.owners import heard, needed, next_owner, way_on
+from outlast.cli.present import Before, TextPresenter
 from outlast.cli.signals import SignalPolicy, Wish, listening
 from outlast.cli.text import delay_line, first_line, question_lines, short, tool_line
 from outlast.errors import OutlastError
@@ -122,7 +122,7 @@ class Conversation:
                     waiting=frozenset(each.request_id for each in now.queue if each.accepted),
                 ),
             )
-            self._introduce(now)
+            await self._introduce(now)
             self._reader.start()
             shown = asyncio.create_task(self._show(now.seq))
             listened = asyncio.create_task(self._listen())
@@ -139,11 +139,12 @@ class Conversation:
                 self._reader.stop()
         self._say("left; the session goes on")
         owned = await self._client.store.holder(self._session.id) is not None
-        self._presenter.way_back(self._session.id, owned=owned)
+        needs = () if owned else await needed(self._client.store, self._session.id)
+        self._presenter.way_back(self._session.id, owned=owned, needs=needs)
 
     # --- showing --------------------------------------------------------------------------------
 
-    def _introduce(self, now: Present) -> None:
+    async def _introduce(self, now: Present) -> None:
         """What is running now, and the questions that are open."""
         from outlast.state.listing import status_of
 
@@ -158,7 +159,7 @@ class Conversation:
             question = OpenQuestion(gate.id, gate.kind, gate.question, gate.choices, gate.requested_by)
             self._ask(question)
         if now.row.owner is None:
-            self._say(f"nobody runs this session now: {way_back_command(self._session.id)}")
+            self._say(f"nobody runs this session now: {await way_on(self._client.store, self._session.id)}")
 
     async def _show(self, after: int) -> None:
         from outlast.journal import CaughtUp
@@ -260,14 +261,16 @@ class Conversation:
         self._presenter.typed_here.add(key)
         turn = await self._session.send(text, key=key, actor="cli")
         if not await in_hands(self._client.store, self._session.id, turn.id):
-            self._say(f"queued; nobody runs this session now: {way_back_command(self._session.id)}")
+            self._say(
+                f"queued; nobody runs this session now: {await way_on(self._client.store, self._session.id)}"
+            )
 
     async def _answer(self, text: str) -> None:
         question = next(iter(self._questions.values()))
         choice = choice_of(text, question.choices)
         answer = await self._heard_by_owner(self._session.answer(question.gate, choice, by="attach"))
         if answer.result == "queued":
-            self._say(f"kept for the session's next owner: {way_back_command(self._session.id)}")
+            self._say(f"{await next_owner(self._client.store, self._session.id)}")
         elif answer.result != "answered":
             first = f": {answer.choice}" if answer.choice else ""
             self._say(f"too late: {answer.result}{f' by {answer.by}' if answer.by else ''}{first}")
@@ -284,7 +287,7 @@ class Conversation:
         result = await self._heard_by_owner(self._session.cancel(actor="cli"))
         if result.result == "queued":
             self._signals.settle()
-            self._say(f"kept for the session's next owner: {way_back_command(self._session.id)}")
+            self._say(f"{await next_owner(self._client.store, self._session.id)}")
         elif result.result == "too_late":
             self._signals.settle()
             self._say("no turn is running; /detach or Ctrl-D leaves")

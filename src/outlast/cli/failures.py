@@ -13,6 +13,7 @@ from outlast.cli.exits import Exit
 from outlast.cli.output import visible
 from outlast.errors import (
     BusyError,
+    EffectNotFoundError,
     IntegrityError,
     LeaseHeldError,
     NotFoundError,
@@ -182,22 +183,22 @@ def _after_storing(error: StoredInputError) -> Failure:
     line = failure.line
     advice = f"when that is mended, `outlast resume {quote(error.session)}` goes on with it"
     # What a full disk's own advice says of storing is not true of the input.
-    own = None if _lacks_space(error) else line.hint
-    hint = "" if own is None else f"{own.rstrip('.')}; "
+    own = None if _comes_from(error, OSError, StoreFullError, StoreAccessError) else line.hint
+    # Of effects that no command has, the error itself says who goes on.
+    parts = [own and own.rstrip("."), None if _comes_from(error, EffectNotFoundError) else advice]
     told = msgspec.structs.replace(
         line,
         message=f"{line.message}; the input is stored, as turn {error.turn} of session {error.session}",
-        hint=f"{hint}{advice}; sent again it would be another turn",
+        hint="; ".join([*filter(None, parts), "sent again it would be another turn"]),
         session=error.session,
     )
     return Failure(told, failure.exit_code)
 
 
-def _lacks_space(error: BaseException) -> bool:
-    """Whether it comes from a file or a store that cannot be written."""
+def _comes_from(error: BaseException, *kinds: type[BaseException]) -> bool:
+    """Whether it is one of these, or was caused by one."""
     cause = error.__cause__
-    here = isinstance(error, OSError | StoreFullError | StoreAccessError)
-    return here or (cause is not None and _lacks_space(cause))
+    return isinstance(error, kinds) or (cause is not None and _comes_from(cause, *kinds))
 
 
 def _exit_of(error: OutlastError) -> int:

@@ -15,7 +15,7 @@ from outlast.cli.deciding import Decider
 from outlast.cli.failures import DetachedError, LeftError, WaitingForAnswerError
 from outlast.cli.gates import Approve, OpenQuestion
 from outlast.cli.output import Screen, exact, visible
-from outlast.cli.owners import heard
+from outlast.cli.owners import heard, needed
 from outlast.cli.present import Before, Presenter, way_back_command
 from outlast.cli.signals import Signals, Wish
 from outlast.cli.text import choice_lines, delay_line, first_line, in_one_line, short
@@ -282,12 +282,17 @@ async def coming_back(runtime: Runtime, session: str, presenter: Presenter) -> A
         yield
     except Exception as error:
         presenter.break_off()
-        owned = await lives_elsewhere(runtime, session)
-        raise LeftError(partial(presenter.way_back, session, owned=owned)) from error
+        raise LeftError(await _way_back(runtime, session, presenter)) from error
     except BaseException:
-        presenter.way_back(session, owned=await lives_elsewhere(runtime, session))
+        (await _way_back(runtime, session, presenter))()
         raise
-    presenter.way_back(session, owned=await lives_elsewhere(runtime, session))
+    (await _way_back(runtime, session, presenter))()
+
+
+async def _way_back(runtime: Runtime, session: str, presenter: Presenter) -> Callable[[], None]:
+    owned = await lives_elsewhere(runtime, session)
+    needs = () if owned else await needed(runtime.store, session)
+    return partial(presenter.way_back, session, owned=owned, needs=needs)
 
 
 def waiting_error(session: str, question: OpenQuestion, *, owned: bool = False) -> WaitingForAnswerError:

@@ -58,16 +58,36 @@ def process_state(pid: int) -> str | None:
 async def next_owner(store: Store, session: str) -> str:
     """Who carries out what is kept for the session's next owner, and how to bring that about. No command has
     the effects that a turn may owe."""
-    from outlast.cli.present import way_back_command
     from outlast.journal import load_state
     from outlast.turns.reopening import unable
 
     pending = await store.pending(session)
     waiting = next(unable(await load_state(store, session), pending, {}), None)
     if waiting is None:
-        return f"kept for the session's next owner: {way_back_command(session)}"
+        return f"kept for the session's next owner: {await way_on(store, session)}"
     names = ", ".join(waiting.missing)
     return f"kept for the program that has {names}, which turn {waiting.turn} owes: start that"
+
+
+async def needed(store: Store, session: str) -> tuple[str, ...]:
+    """Names of the effects without which nobody goes on with the session, and which no command has: only the
+    program that has them restores it. Asked on the way out: not knowing is none."""
+    from outlast.errors import OutlastError
+    from outlast.journal import load_state
+    from outlast.turns.reopening import needs
+
+    try:
+        pending = await store.pending(session)
+        return needs(await load_state(store, session), pending, {})
+    except (OutlastError, OSError):
+        return ()
+
+
+async def way_on(store: Store, session: str) -> str:
+    """What goes on with a session that nobody runs, for people."""
+    from outlast.cli.present import way_back_words
+
+    return way_back_words(session, needs=await needed(store, session))
 
 
 async def heard(store: Store, session: str, work: Awaitable[T], screen: Screen, *, waits: bool = False) -> T:

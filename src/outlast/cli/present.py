@@ -80,8 +80,8 @@ class Presenter(Protocol):
         ...
 
     def way_back(self, session: str, *, owned: bool, needs: Sequence[str] = ()) -> None:
-        """How to come back to the session, at every exit; `owned`: somebody else runs it; `needs`: the effects
-        without which nobody does."""
+        """How to come back to the session, at every exit; `owned`: somebody else runs it; `needs`: the
+        effects without which nobody does."""
         ...
 
 

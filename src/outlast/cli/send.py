@@ -18,8 +18,7 @@ from outlast.cli.options import (
     session_argument,
 )
 from outlast.cli.output import Screen
-from outlast.cli.owners import heard
-from outlast.cli.present import way_back_command
+from outlast.cli.owners import heard, way_on
 from outlast.cli.running import run_async
 from outlast.cli.shapes import AcceptedLine
 from outlast.cli.stored import loaded_config
@@ -90,6 +89,7 @@ async def _send_and_tell(config: Config, screen: Screen, name: str, given: Input
         owned = await in_hands(client.store, session.id, turn.id)
         if given.when_busy == "reject":
             owned = await heard(client.store, session.id, turn.accepted(), screen)
+        back = "" if owned else await way_on(client.store, session.id)
     if screen.as_json:
         screen.json_line(AcceptedLine(session.id, turn.id))
     else:
@@ -97,7 +97,7 @@ async def _send_and_tell(config: Config, screen: Screen, name: str, given: Input
     if held:
         screen.note(f"the queue was held: it goes on with this input ({held} before it)")
     if not owned:
-        screen.note(f"nobody runs this session now: {way_back_command(session.id)}")
+        screen.note(f"nobody runs this session now: {back}")
 
 
 async def _held(store: Store, session: str) -> int:

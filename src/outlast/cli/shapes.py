@@ -13,11 +13,13 @@ class AcceptedLine(msgspec.Struct, frozen=True):
     turn: str
 
 
-class WayBackLine(msgspec.Struct, frozen=True):
-    """Last line on stderr of `run --json`: how to come back to the session."""
+class WayBackLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Last line on stderr of `run --json`: how to come back to the session. `needs`: the effects without
+    which that is refused, and which no command has."""
 
     session: str
     resume: str
+    needs: tuple[str, ...] = ()
 
 
 class ResultLine(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from outlast.cli.exits import Exit, exit_of_outcome
 from outlast.cli.failures import NobodyRunsItError
 from outlast.cli.options import json_option, session_argument
 from outlast.cli.output import Screen, visible
-from outlast.cli.owners import heard
+from outlast.cli.owners import heard, way_on
 from outlast.cli.present import way_back_command
 from outlast.cli.running import run_async
 from outlast.cli.stored import loaded_config
@@ -90,7 +90,7 @@ async def _quiet(client: Client, session: Session) -> None:
                 left = "what was decided about it waits" if row.decisions else "has work left"
                 raise NobodyRunsItError(
                     f"session {session.id}: {left}, and nobody runs it",
-                    hint=way_back_command(session.id),
+                    hint=await way_on(client.store, session.id),
                     session_id=session.id,
                 )
             with suppress(TimeoutError):

@@ -17,7 +17,7 @@ from outlast.errors import (
 )
 from outlast.state.model import State
 from outlast.store.contract import Entry
-from outlast.turns.effects import Effects, lacking
+from outlast.turns.effects import Effects, lacking, still_owed
 from outlast.turns.reopening import unable
 
 _AS_THEY_ARE = (
@@ -46,7 +46,7 @@ def require_effects(state: State, pending: Sequence[Entry], effects: Effects) ->
     """Raises EffectNotFoundError where an open turn owes effects that this process does not have, or one that
     a command among `pending` opens again: ended here it would be without them, and the command refused."""
     for turn in state.open_turns.values():
-        missing = lacking(turn.owed, effects)
+        missing = lacking(still_owed(turn), effects)
         if missing:
             raise EffectNotFoundError(
                 f"turn {turn.turn} owes {', '.join(missing)}, which this process does not have",

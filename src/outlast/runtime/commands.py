@@ -27,7 +27,7 @@ from outlast.state.model import OpenGate, State
 from outlast.store.contract import Entry
 from outlast.turns import patience
 from outlast.turns.driver import LoopDriver
-from outlast.turns.effects import lacking
+from outlast.turns.effects import lacking, still_owed
 from outlast.turns.lost import decision
 from outlast.turns.reopening import Unable, of_parked, reopens, retryable, unable
 from outlast.turns.requests import (
@@ -280,7 +280,7 @@ class Commands:
             return self._settled(entry, "too_late", "that effect is done, or its turn is over")
         if request.seen not in (None, effect.seq):
             return self._settled(entry, "too_late", "that effect has begun again, or was settled, since")
-        missing = lacking(closed.owed, self.driver.effects)
+        missing = lacking(still_owed(closed), self.driver.effects)
         if missing:
             return self._settled(entry, "refused", _told(missing))
         settled = EffectSettled(

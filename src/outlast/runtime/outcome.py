@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from outlast.agents.failure import TAXONOMY
+from outlast.agents.failure import TAXONOMY, what_to_do
 from outlast.errors import (
     TurnCancelledError,
     TurnFailedError,
@@ -50,10 +50,10 @@ class Outcome:
             return
         match self.outcome:
             case "failed":
-                kind = TAXONOMY.get(self.receipt.error.code) if self.receipt else None
+                error = self.receipt.error if self.receipt and self.receipt.error.code in TAXONOMY else None
                 raise TurnFailedError(
                     f"the turn failed: {self.reason}",
-                    hint=kind.next_step if kind else None,
+                    hint=what_to_do(error.code, error.message, self.session) if error else None,
                     turn=self.turn,
                     session_id=self.session,
                 )

@@ -18,7 +18,7 @@ from outlast.ids import check_label, derived_id
 from outlast.records.effects import EffectIntended, EffectOutcome, HostDone
 from outlast.records.types import EffectPhase, EffectReplay, PlannedEffect
 from outlast.state.effect_rules import BODIES, may_begin
-from outlast.state.model import Effect, OpenTurn
+from outlast.state.model import Closed, Effect, OpenTurn
 
 PHASES: tuple[EffectPhase, ...] = get_args(EffectPhase)
 """In the order in which they run."""
@@ -120,6 +120,12 @@ class Effects(Mapping[str, TurnEffect]):
 def lacking(planned: Sequence[PlannedEffect], known: Mapping[str, TurnEffect]) -> list[str]:
     """Names of the effects that a turn owes and that are not known here as what they were."""
     return [each.name for each in planned if _known(each.name, each.phase, known) is None]
+
+
+def still_owed(turn: OpenTurn | Closed) -> list[PlannedEffect]:
+    """What a turn owes that goes on as it stands: not what is done."""
+    done = {effect.name for effect in turn.effects.values() if effect.outcome == "done"}
+    return [each for each in turn.owed if each.name not in done]
 
 
 def intents(session: str, turn: OpenTurn, done: HostDone) -> list[EffectIntended]:

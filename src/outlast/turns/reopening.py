@@ -10,7 +10,7 @@ from outlast.state.choices import LOST_CHOICES, chosen
 from outlast.state.effect_rules import settleable
 from outlast.state.model import Closed, OpenGate, State
 from outlast.store.contract import Entry
-from outlast.turns.effects import TurnEffect, lacking
+from outlast.turns.effects import TurnEffect, lacking, still_owed
 from outlast.turns.requests import AnswerRequest, SettleRequest, TurnRequest, decode
 
 
@@ -80,6 +80,16 @@ def unable(state: State, pending: Sequence[Entry], known: Mapping[str, TurnEffec
     """Those among `pending`, in their order."""
     for entry in pending:
         closed = reopened(state, entry)
-        missing = () if closed is None else tuple(lacking(closed.owed, known))
+        # Asked again, an agent gives another reply, around which all is done anew.
+        owed = () if closed is None else still_owed(closed) if entry.kind == "settle" else closed.owed
+        missing = tuple(lacking(owed, known))
         if closed is not None and missing:
             yield Unable(entry, closed.turn, missing)
+
+
+def needs(state: State, pending: Sequence[Entry], known: Mapping[str, TurnEffect]) -> tuple[str, ...]:
+    """Names of the effects without which no owner can go on with the session now."""
+    owed = [name for turn in state.open_turns.values() for name in lacking(still_owed(turn), known)]
+    for waiting in unable(state, pending, known):
+        owed += waiting.missing
+    return tuple(dict.fromkeys(owed))
