@@ -51,6 +51,18 @@ def test_credential_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ]
 
 
+def test_what_is_said_to_a_terminal_is_left_out_and_hides_no_credential(tmp_path: Path) -> None:
+    coloured = (
+        "\x1b[2m2026-11-30T11:00:00Z\x1b[0m \x1b[31mERROR\x1b[0m codex: \x1b]0;title\x07no login\n"
+        "\x1b[2m\x1b[0m\n"
+        "Authorization: Bearer \x1b[1mabcdef123456\x1b[0m\x1b(B\n"
+    )
+    assert said(tmp_path, coloured) == [
+        "2026-11-30T11:00:00Z ERROR codex: no login",
+        "Authorization: Bearer [redacted]",
+    ]
+
+
 def test_a_life_that_left_nothing_has_no_words(tmp_path: Path) -> None:
     assert last_words(attempt(tmp_path)) == []
     assert last_words(attempt(tmp_path, "../../etc")) == []

@@ -70,6 +70,8 @@ def test_an_image_for_an_agent_that_takes_none_fails_the_turn_before_anything_is
     ran = shell.run("run", "-a", "scripted", "--image", "a.png", "[[say:unheard]]")
     assert (ran.code, ran.out) == (1, "")
     assert "takes none: send the text alone (version_unsupported)" in ran.err
+    (row,) = shell.sessions()
+    assert "[[say:unheard]] [image a.png]\n" in shell.run("show", row["id"]).out
     missing = shell.run("run", "-a", "scripted", "--image", "b.png", "look")
     assert missing.code == 2
     assert "b.png cannot be read" in missing.err
@@ -93,7 +95,7 @@ def test_a_failure_shows_the_end_of_what_the_agent_wrote_to_stderr_and_what_to_d
         assert [line.strip() for line in told.splitlines() if "| line" in line] == [
             f"| line {n}" for n in (5, 6, 7, 8)
         ]
-        assert "API_KEY=[redacted] \\x1b[2Jxxx" in told
+        assert "API_KEY=[redacted] xxx" in told
         assert max(map(len, told.splitlines())) < 400
         assert "mend what it names, then `outlast retry s`" in told
         assert "host_" not in told

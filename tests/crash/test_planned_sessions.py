@@ -99,7 +99,9 @@ async def test_of_a_damaged_file_the_plan_says_what_the_resume_then_asks(tmp_pat
     (chosen,) = plan.next_sessions
     assert chosen.action == "ask"
     assert str(file) in chosen.reason
-    assert plan.lines()[-1].startswith("0 queued, 1 in the inbox: the first is parked with that question")
+    assert plan.lines()[-1].startswith(
+        "inputs that wait: 1 (1 not accepted yet): the first is parked with that question"
+    )
 
     view = await resumed(tmp_path)
     assert view.turns[-1].outcome == "parked"
@@ -117,7 +119,7 @@ async def test_of_a_file_that_is_gone_the_plan_says_that_it_is_put_back(tmp_path
     (chosen,) = plan.next_sessions
     assert (chosen.action, chosen.provider_session) == ("put_back", SESSION)
     assert "its file was gone" in chosen.reason
-    assert plan.lines()[-1].endswith("goes on")
+    assert plan.lines()[-1].endswith("run in their order")
 
     view = await resumed(tmp_path)
     assert file.read_bytes() == b"one line\n"

@@ -4,6 +4,7 @@ into a record, where others would read it."""
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 LINES, WIDTH = 5, 300
 """How many of the last lines, and how many characters of each."""
+_ORDERS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^_`-~])")
+"""What a program says to a terminal and not to its reader: colours, titles, movements (ECMA-48)."""
 TAIL = 8192
 """Bytes that are looked at."""
 
@@ -32,7 +35,8 @@ def last_words(attempt: TurnAttemptStarted) -> list[str]:
         tail = AgentFolder(Path(attempt.folder)).generation(number).stderr_tail(TAIL)
     except OSError:
         return []
-    lines = tail.decode("utf-8", "replace").splitlines()
+    # Without the orders to a terminal, before anything is looked for in it: an order parts a credential, too.
+    lines = _ORDERS.sub("", tail.decode("utf-8", "replace")).splitlines()
     if len(tail) == TAIL:
         del lines[0]  # cut: half of a credential looks like none
     said, secrets = [line for line in lines if line.strip()], secrets_in(os.environ)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +21,7 @@ from outlast.cli.text import (
     failure_lines,
     first_line,
     in_one_line,
+    input_line,
     receipt_line,
     short,
     takeover_line,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.runtime.view import View
     from outlast.runtime.waiting import WaitingCommand
-    from outlast.state.summaries import AgentSession, EffectShown, Restore, TurnSummary
+    from outlast.state.summaries import AgentSession, Restore, TurnSummary
 
 
 @click.command("show")
@@ -76,12 +76,13 @@ def view_lines(view: View) -> Iterator[str]:
     yield from _turns(view)
     if view.queue:
         yield "queue"
-        delays = {turn.turn: turn.delay for turn in view.turns}
+        accepted = {turn.turn: turn for turn in view.turns}
         for queued in view.queue:
-            yield f"  {short(queued.request_id)}  {first_line(queued.input)}"
-            delay = delays.get(queued.request_id)
-            if delay is not None:
-                yield f"      {delay_line(delay)}"
+            turn = accepted.get(queued.request_id)
+            asked = first_line(queued.input) if turn is None else input_line(turn.content)
+            yield f"  {short(queued.request_id)}  {asked}"
+            if turn is not None and turn.delay is not None:
+                yield f"      {delay_line(turn.delay)}"
     if view.gates:
         yield "waiting for an answer"
         for gate in view.gates:
@@ -161,7 +162,7 @@ def _turns(view: View) -> Iterator[str]:
             continue
         attempts = f", {turn.attempts} attempts" if turn.attempts > 1 else ""
         head = f"  {turn.index or '-':>3}  {turn.outcome:<11} {short(turn.turn)}{attempts}"
-        yield f"{head}  {first_line(turn.input)}"
+        yield f"{head}  {input_line(turn.content)}"
         yield from _why(view, turn, newest=turn is last)
     while restore is not None:
         yield _takeover(restore)
@@ -187,15 +188,6 @@ def _why(view: View, turn: TurnSummary, *, newest: bool) -> Iterator[str]:
         if effect.outcome != "done":
             why = f": {first_line(effect.reason)}" if effect.reason else ""
             yield f"       {effect.phase} {effect.name} {effect.outcome}{why} ({effect.effect})"
-        if effect.outcome == "unknown" and turn.outcome in ("parked", "failed"):
-            which = f"{quote(session)} {quote(_which(view, effect))}"
-            yield f"       what to do: outlast settle {which} --done, or --not-done, whichever is so"
-
-
-def _which(view: View, effect: EffectShown) -> str:
-    """Its name, and its id where another turn has one of that name that may wait, too."""
-    named = [e for turn in view.turns for e in turn.effects.values() if e.name == effect.name]
-    return effect.name if sum(e.outcome != "done" for e in named) == 1 else effect.effect
 
 
 def _open_calls(view: View, turn: TurnSummary) -> list[str]:

@@ -17,6 +17,7 @@ from outlast.records.types import (
     Body,
     CallObserved,
     Choice,
+    Content,
     Fence,
     GateResolved,
     InputJoined,
@@ -392,6 +393,17 @@ def first_line(text: str, width: int = 160) -> str:
     if next(lines, None) is not None:
         line = f"{line} …"
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+MOST_IMAGES = 5
+
+
+def input_line(content: Sequence[Content]) -> str:
+    """What was asked, in a line: its first words, and what stands for each image."""
+    words = first_line("\n".join(block.text for block in content if block.type == "text"))
+    images = [first_line(block.text, 80) or "[image]" for block in content if block.type == "image"]
+    more = [f"and {len(images) - MOST_IMAGES} more"] if len(images) > MOST_IMAGES else []
+    return " ".join(part for part in (words, *images[:MOST_IMAGES], *more) if part)
 
 
 def short(id_: str | None) -> str:

@@ -166,9 +166,13 @@ def _convert(value: object, wanted: Any, key: str, source: str) -> Any:
     except msgspec.ValidationError:
         expected = A_DURATION if key.rpartition(".")[2] in DURATIONS else _expected(wanted)
         # The value itself is not repeated: it may be a secret in the wrong place.
-        raise ConfigError(f"`{key}` in {source} has to be {expected}; it is {_kind_of(value)}") from None
+        is_list, name = expected == A_LIST, key.rpartition(".")[2]
+        given = "one text" if is_list and isinstance(value, str) else _kind_of(value)
+        hint = f'a list stands in brackets, also one of a single word: {name} = ["…"]' if is_list else None
+        raise ConfigError(f"`{key}` in {source} has to be {expected}; it is {given}", hint=hint) from None
 
 
+A_LIST = 'a list of texts, like ["one", "two"]'
 A_DURATION = 'a length of time in quotes, like "90s" or "10m"'
 
 
@@ -193,7 +197,7 @@ def _in_words(wanted: Any) -> str:
     if get_origin(wanted) is Mapping:
         return "a table"
     if get_origin(wanted) is tuple:
-        return 'a list of texts, like ["one", "two"]'
+        return A_LIST
     plain = {str: "a text in quotes", bool: "true or false", int: "a whole number"}
     return plain.get(wanted, str(wanted))
 

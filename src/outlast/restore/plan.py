@@ -98,7 +98,8 @@ class RestorePlan:
         if not self.turns:
             lines.append("no turn is open")
         if self.queued or self.inbox:
-            lines.append(f"{self.queued} queued, {self.inbox} in the inbox: {self._goes_on}")
+            new = f" ({self.inbox} not accepted yet)" if self.inbox else ""
+            lines.append(f"inputs that wait: {self.queued + self.inbox}{new}: {self._goes_on}")
         else:
             lines.append("nothing is queued")
         return lines
@@ -113,7 +114,7 @@ class RestorePlan:
             return "the first is parked with that question, the others are held until it is answered"
         if first == "refuse":
             return "the first fails of that"
-        return "held until a person resumes" if self.held else "goes on"
+        return "held until a person resumes" if self.held else "run in their order"
 
     def to_json(self) -> dict[str, object]:
         """The shape of `outlast plan --json`."""

@@ -147,6 +147,15 @@ def _title(summary: StateSummary) -> str:
     return next((one_line(said.text) for said in summary.said if said.role == "user"), "(adopted)")
 
 
+def _named(pid: int) -> str:
+    """A process by its id and, where it can be seen, its name."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        name = ""
+    return f"{pid} ({name})" if name else str(pid)
+
+
 def _refusals(damage: str, claim: SessionClaim | None, claim_file: Path, writers: list[int]) -> list[str]:
     refused = []
     if damage:
@@ -154,7 +163,7 @@ def _refusals(damage: str, claim: SessionClaim | None, claim_file: Path, writers
     if claim is not None:
         refused.append(claim.told(claim_file))
     if writers and (claim is None or not claim.alive):
-        pids = ", ".join(map(str, writers))
+        pids = ", ".join(map(_named, writers))
         refused.append(f"process {pids} has it open: end that first, a session has one writer")
     return refused
 

@@ -98,7 +98,8 @@ def test_a_thread_that_is_at_work_is_not_adopted(place: CodexPlace) -> None:
         place.until_model_is_asked(THINK)
         refused = place.call("adopt", "-a", "codex", "--yes", thread_of(place))
         assert refused.status == 4
-        assert f"process {working.pid} has it open" in refused.stderr
+        assert f"process {working.pid} (" in refused.stderr
+        assert ") has it open" in refused.stderr
         place.model.go_on()
         assert working.wait(PATIENCE) == 0
     finally:

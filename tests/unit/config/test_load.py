@@ -196,7 +196,10 @@ def test_mcp_servers_are_for_programs_that_have_such(place: Place) -> None:
     ("line", "told"),
     [
         ("mcp_servers = 3", "has to be a table; it is a number"),
-        ('command = "python3 x"', 'command` in {file} has to be a list of texts, like ["one", "two"]'),
+        (
+            'command = "python3 x"',
+            'command` in {file} has to be a list of texts, like ["one", "two"]; it is one text',
+        ),
         ('command = ["x", 3]', 'has to be a list of texts, like ["one", "two"]; it is a list'),
         ('stdin = "maybe"', 'stdin` in {file} has to be "close" or "open"; it is another text'),
         ('require_nonce = "yes"', "has to be true or false; it is another text"),

@@ -87,7 +87,9 @@ def test_only_a_queue_that_is_not_empty_is_held() -> None:
     empty = JournalBuilder().running("t").done("t").state()
     chosen = replace(plan(empty, facts(empty)), held=True)
     assert chosen.lines()[-1] == "nothing is queued"
-    assert replace(chosen, inbox=1).lines()[-1] == "0 queued, 1 in the inbox: held until a person resumes"
+    assert replace(chosen, inbox=1).lines()[-1] == (
+        "inputs that wait: 1 (1 not accepted yet): held until a person resumes"
+    )
 
 
 def test_a_turn_that_no_agent_was_given_goes_back_to_its_place() -> None:
