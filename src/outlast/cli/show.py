@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.runtime.view import View
     from outlast.runtime.waiting import WaitingCommand
-    from outlast.state.summaries import AgentSession, Restore, TurnSummary
+    from outlast.state.summaries import AgentSession, EffectShown, Restore, TurnSummary
 
 
 @click.command("show")
@@ -188,6 +189,15 @@ def _why(view: View, turn: TurnSummary, *, newest: bool) -> Iterator[str]:
         if effect.outcome != "done":
             why = f": {first_line(effect.reason)}" if effect.reason else ""
             yield f"       {effect.phase} {effect.name} {effect.outcome}{why} ({effect.effect})"
+        if effect.outcome == "unknown" and turn.outcome in ("parked", "failed"):
+            which = f"{quote(session)} {quote(_which(view, effect))}"
+            yield f"       what to do: outlast settle {which} --done, or --not-done, whichever is so"
+
+
+def _which(view: View, effect: EffectShown) -> str:
+    """Its name, and its id where another turn has one of that name that may wait, too."""
+    named = [e for turn in view.turns for e in turn.effects.values() if e.name == effect.name]
+    return effect.name if sum(e.outcome != "done" for e in named) == 1 else effect.effect
 
 
 def _open_calls(view: View, turn: TurnSummary) -> list[str]:
