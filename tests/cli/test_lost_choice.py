@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+
 import pytest
-from tests.cli.support import Shell
+from tests.cli.support import Shell, on_terminal, reader, until
 
 LOST = "[[1?error:session_missing:no such thread]][[2?say:gone on with]]"
 QUEUED = "[[effect:{turn}]]"
@@ -88,3 +91,25 @@ def test_where_a_lost_session_is_refused_it_is_said_how_to_choose(shell: Shell) 
     shown = shell.run("run", "--session", "s", "--key", "q4", LOST)
     assert shown.code == 1
     assert shown.err.count("`outlast retry s` with --put-back") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_where_a_person_is_asked_about_a_lost_session_nothing_is_said_after_the_prompt(
+    shell: Shell, command: str
+) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "[[session:]]").code == 0
+    for key, prompt in (("t", LOST), ("q1", QUEUED)):
+        assert shell.run("send", "s", "--key", key, prompt).code == 0
+    words = ("run", "--session", "s", "--key", "t", LOST) if command == "run" else ("resume", "s")
+    master, slave = pty.openpty()
+    asked = shell.start(*words, **on_terminal(slave))
+    os.close(slave)
+    seen = reader(master)
+    until(lambda: "answer: " in seen(), "the question on the terminal")
+    assert "the queue is held" in seen()
+    os.write(master, b"fresh\n")
+    asked.communicate(timeout=30)
+    assert "answer: fresh" in seen(), seen()
+    assert "what to do" not in seen()
+    assert asked.returncode == 0
+    os.close(master)

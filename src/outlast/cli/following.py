@@ -87,7 +87,10 @@ class Attendance:
         self._before: Callable[[Record], Awaitable[None]] | None = None
         self._after: Callable[[Record], Awaitable[None]] | None = None
         self._to_ask: OpenQuestion | None = None
-        """Asked once the records that were stored with it are shown: nothing comes after a prompt."""
+        """Asked once all that was stored with it is shown, and how its turn ended: nothing comes after a
+        prompt."""
+        self._asks_about: str | None = None
+        """The turn that question is about."""
         self._present = asyncio.Event()
         self._past: dict[str, OpenQuestion] | None = {question.gate: question for question in watch.questions}
         """Questions of the past, until the present is reached: most of them have their answer there."""
@@ -149,12 +152,14 @@ class Attendance:
                 body.gate, body.kind, body.question, choices, body.requested_by, parked=parked
             )
             if self._past is None and about_lost(choices):
-                self._to_ask = question
+                self._to_ask, self._asks_about = question, record.turn
             elif self._past is None:
                 self._watch.decider.opened(question)
             else:
                 self._past[body.gate] = question
         elif isinstance(body, GateResolved):
+            if self._to_ask is not None and self._to_ask.gate == body.gate:
+                self._to_ask = None
             if self._past is not None:
                 self._past.pop(body.gate, None)
             self._watch.decider.resolved(body.gate)
@@ -164,12 +169,14 @@ class Attendance:
         if self._before is not None:
             await self._before(record)
         watch.presenter.record(record)
-        self._ask()
+        due = self._to_ask
         self._note_gate(record)
         if isinstance(record.body, TERMINALS):
             self.policy.settle()
         if self._after is not None:
             await self._after(record)
+        if due is not None and self._asks_about != watch.turn:
+            self._ask()  # Else it is asked once whoever follows that turn has told how it ended.
 
     def _ask(self) -> None:
         question, self._to_ask = self._to_ask, None
