@@ -42,6 +42,9 @@ class AgentStateCaptured(Body, frozen=True, kw_only=True):
     """It was taken while a turn ran, and holds the beginning of that."""
     damage: str = ""
     """What was known to be wrong with it, and accepted."""
+    accepted: bool = False
+    """A person wants it resumed as it is, and the agent has done no turn on it yet: what was captured before
+    is kept until then, to be put back where the agent does not take this."""
 
     @property
     def size(self) -> int:

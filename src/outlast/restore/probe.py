@@ -182,8 +182,8 @@ async def _transcript(hosting: Hosting, agent: object, loop: Loop) -> Transcript
     if not isinstance(agent, ReadsTranscript) or loop.provider_session is None:
         return None
     found = await asyncio.to_thread(agent.read_transcript, loop.provider_session, hosting.environ)
-    captured = loop.captured
-    if found is None or captured is None or captured.provider_session != loop.provider_session:
+    captured = loop.followed
+    if found is None or captured is None:
         return found
     pieces = [(piece.digest, piece.size) for piece in captured.pieces]
     try:

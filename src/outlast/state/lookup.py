@@ -68,8 +68,9 @@ def blobs_needed(state: State) -> frozenset[str]:
     return frozenset(
         piece.digest
         for loop in state.loops.values()
-        if loop.captured is not None
-        for piece in loop.captured.pieces
+        for captured in (loop.captured, loop.accepted)
+        if captured is not None
+        for piece in captured.pieces
     )
 
 

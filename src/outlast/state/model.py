@@ -251,6 +251,9 @@ class Loop(msgspec.Struct):
     """The record after which calls were made in the newest turn that ended as done and in those after it: the
     agent's own session may lack them, if its life has ended since. None: there are none."""
     captured: AgentStateCaptured | None = None
+    """What is put back where the session is lost."""
+    accepted: AgentStateCaptured | None = None
+    """What is resumed as it is, until a turn was done on it or it is lost."""
     attempt: TurnAttemptStarted | None = None
     """The newest agent life that this loop was given; it may still live after its turn."""
     life_since: int = 0
@@ -267,6 +270,12 @@ class Loop(msgspec.Struct):
     def resumes(self) -> str | None:
         """The provider session that the agent is to resume; None: it begins a new one."""
         return None if self.decided in ("fresh", "reseed") else self.provider_session
+
+    @property
+    def followed(self) -> AgentStateCaptured | None:
+        """What the program's own file begins with, of the session that the loop has now."""
+        latest = self.accepted or self.captured
+        return latest if latest and latest.provider_session == self.provider_session else None
 
     @property
     def launches(self) -> Launched:

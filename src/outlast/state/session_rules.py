@@ -90,6 +90,7 @@ def _agent_session_changed(state: State, record: Record, body: t.AgentSessionCha
     loop.session_since = record.seq if another else loop.session_since
     if body.state == "lost":
         loop.lost_because, loop.lost_at = body.reason, record.seq
+        loop.accepted = None
     elif body.state == "confirmed":
         loop.untold = None
     elif another:
@@ -141,7 +142,11 @@ def _agent_session_decided(state: State, record: Record, body: a.AgentSessionDec
 
 
 def _agent_state_captured(state: State, record: Record, body: a.AgentStateCaptured) -> None:
-    loop_of(state, record).captured = body
+    loop = loop_of(state, record)
+    if body.accepted:
+        loop.accepted = body
+    else:
+        loop.captured, loop.accepted = body, None
 
 
 def _agent_state_restored(state: State, record: Record, body: a.AgentStateRestored) -> None:

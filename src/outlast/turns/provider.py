@@ -105,7 +105,8 @@ class ProviderSession:
         if decided == "as_is":  # What was wrong when a person chose it is mended.
             bound = self._draft(self._changed("bound", "resumed as it is: nothing is wrong with it now"))
             await patience.append(self.journal, bound, at="turn.provider_as_is")
-        captured, loop = self._captured, self._loop
+        loop = self._loop
+        captured = loop.followed
         known = 0 if captured is None else captured.through_seq
         lacks = await lacking_since(self.journal, self.agent, loop, self.hosting, known)
         if lacks is None:
@@ -130,7 +131,7 @@ class ProviderSession:
 
     async def _accept(self, file: StateFile, damage: str, known: str) -> None:
         """A person wants the session resumed as it is there, with what is `known` to be wrong with it. What
-        was captured before is kept beside."""
+        was captured before is kept beside; it is still what is put back, until a turn was done on this."""
         told = f"resumed as it is: {damage}"
         captured = self._captured
         if captured is not None:
@@ -152,6 +153,9 @@ class ProviderSession:
         except IntegrityError as error:
             lost = f"{reason}, and what was captured cannot be read: {error.message}"
             raise LaunchFailure(Failure("session_missing", lost)) from error
+        if self._loop.accepted is not None:  # What is put back is no more of that than what it replaces.
+            gone = self._draft(self._changed("lost", reason))
+            await patience.append(self.journal, gone, at="turn.provider_accepted_lost")
         kept = "" if file is None else str(await asyncio.to_thread(keep_aside, file.path, self._kept))
         target = keeper.state_path(place, captured.name) if file is None else file.path
         await asyncio.to_thread(put_back, target, pieces)
@@ -175,9 +179,7 @@ class ProviderSession:
     async def capture_ended(self) -> None:
         """The same once the agent has ended, for what it writes only after a turn. Where its newest turn
         was done, all that the journal tells is in it."""
-        state = self.journal.state
-        done = self.loop not in state.last_unsuccessful
-        done = done and all(turn.loop != self.loop for turn in state.open_turns.values())
+        done = self._done and all(turn.loop != self.loop for turn in self.journal.state.open_turns.values())
         await self._try(None, partial=False, whole=done)
 
     async def capture_adopted(self) -> None:
@@ -207,14 +209,16 @@ class ProviderSession:
     async def _capture(
         self, file: StateFile, through: str | None, told: int | None, *, partial: bool
     ) -> None:
-        before = self._captured
+        before = self._loop.followed
+        accepted = before is not None and before.accepted and not (told is not None and self._done)
         moved = before is not None and await asyncio.to_thread(_has_moved, file, before)
         since = 0 if before is None else before.size
         pieces = [] if before is None else list(before.pieces)
         async for data in _read(file.path, since, pieces[-1] if pieces else None):
             pieces = await self._with(pieces, data)
         known = before is not None and list(before.pieces) == pieces and not moved
-        if not pieces or (known and through is None):
+        known = known and through is None and before is not None and accepted == before.accepted
+        if not pieces or known:
             return
         if told is None and before is not None:
             through, told = before.through_turn, before.through_seq
@@ -228,6 +232,7 @@ class ProviderSession:
             version=self._version,
             partial=partial,
             damage="" if before is None else before.damage,
+            accepted=accepted,
         )
         await patience.append(self.journal, self._draft(captured), at="turn.provider_captured")
 
@@ -248,6 +253,7 @@ class ProviderSession:
             through_seq=told,
             version=self._version,
             damage=damage,
+            accepted=True,
         )
         await patience.append(self.journal, self._draft(captured), at="turn.provider_accepted")
 
@@ -265,6 +271,11 @@ class ProviderSession:
     @property
     def _loop(self) -> Loop:
         return self.journal.state.loops[self.loop]
+
+    @property
+    def _done(self) -> bool:
+        """The newest turn that has ended was done."""
+        return self.loop not in self.journal.state.last_unsuccessful
 
     @property
     def _captured(self) -> AgentStateCaptured | None:

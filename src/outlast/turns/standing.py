@@ -49,7 +49,7 @@ def standing(keeper: KeepsState, place: StatePlace, loop: Loop) -> Standing:
     if decided == "put_back":
         return Standing("put_back", "a person chose it", file)
     unread = _unreadable(file.path)
-    damage = unread or _damage(keeper, place, file, captured)
+    damage = unread or _damage(keeper, place, file, loop.followed)
     if not damage:
         return Standing("whole", file=file)
     if decided == "as_is" and not unread:
@@ -58,7 +58,7 @@ def standing(keeper: KeepsState, place: StatePlace, loop: Loop) -> Standing:
 
 
 def captured_of(loop: Loop) -> AgentStateCaptured | None:
-    """What was captured of the session that the loop has now."""
+    """What was captured of the session that the loop has now, to be put back."""
     captured = loop.captured
     return captured if captured and captured.provider_session == loop.provider_session else None
 

@@ -298,6 +298,18 @@ def test_a_thread_of_38_megabytes(place: CodexPlace) -> None:
     place.assert_one_thread()
 
 
+def test_what_codex_does_not_take_as_it_is_can_still_be_put_back(place: CodexPlace) -> None:
+    rollout = two_turns(place)
+    name = rollout.stem[-36:].encode()
+    rollout.write_bytes(rollout.read_bytes().replace(name, b"0" * 8 + name[8:]))
+    place.run("third", key="three").wait()
+    for choice, outcomes in (("--as-is", ["parked"]), ("--put-back", ["done"])):
+        assert place.call("retry", "job", choice).status == 0
+        place.resume()
+        assert [turn["outcome"] for turn in place.show("job")["turns"]][-1:] == outcomes
+    assert users(place) == ["first", ONCE, "third"]
+
+
 # --- killed at each step --------------------------------------------------------------------------
 
 STEPS = [

@@ -118,8 +118,11 @@ def test_the_fold_of_a_journal_is_what_the_session_did(journal: GeneratedJournal
         expected.decided,
         expected.untold,
     )
-    captured = [] if loop.captured is None else [piece.digest for piece in loop.captured.pieces]
-    assert captured == expected.captured
+    held = [
+        [] if captured is None else [piece.digest for piece in captured.pieces]
+        for captured in (loop.captured, loop.accepted)
+    ]
+    assert held == [expected.captured, expected.accepted]
     assert loop.cursor == expected.cursor
     launched = None if loop.launched is None else (loop.launched.provider_session, loop.launched.confirmed)
     assert launched == expected.launched

@@ -106,6 +106,14 @@ FOLDS = {
         "4": "15421f54318b3cb2",
         "5": "1756a21d13264d27",
     },
+    12: {
+        "shape": "636dd8ab1520c86f",
+        "1": "2b5429c6f68aa8f4",
+        "2": "dcc311ba747d3345",
+        "3": "26bf5b10dfda684e",
+        "4": "d02c95c4882bbf88",
+        "5": "f7a448615758b568",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace as replace_fields
 
 from outlast.agents import Codex, Command, provider_state
+from outlast.agents.contract import Failure
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.errors import AgentError, IntegrityError
 from outlast.journal import Journal
@@ -31,6 +32,7 @@ from outlast.records.types import (
     Fence,
     InputAccepted,
     TurnDone,
+    TurnFailed,
     TurnStarted,
 )
 from outlast.state.model import Loop
@@ -40,6 +42,7 @@ from outlast.testing.journals import JournalBuilder
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.provider import ProviderSession
+from outlast.turns.receipt import receipt
 from outlast.turns.telling import given_to, record_of
 
 
@@ -255,13 +258,14 @@ async def test_what_was_captured_stays_to_be_put_back_until_a_turn_was_done_on_w
     await kept.decide("as_is")
     await kept.provider.prepare()
     kept.write(b"a turn\n")
-    await kept.append(TurnFailed(receipt=receipt("session_corrupt")))
+    await kept.append(TurnFailed(receipt=receipt(1, "host_execute", Failure("unknown", "refused"))))
     await kept.provider.capture("t")
     assert kept.loop.captured == good
     assert await accepted_of(kept) == b"\0\nTWO\na turn\n"
     collected = await kept.store.collect_blobs(untouched_for=-1.0)
     assert collected is not None
-    await kept.append(lost())
+    lost = AgentSessionChanged(provider="command", provider_session="thr", state="lost", source="observed")
+    await kept.append(lost)
     assert kept.loop.accepted is None
     await kept.decide("put_back")
     await kept.provider.prepare()

@@ -78,6 +78,8 @@ class Expected:
     decided: str | None = None
     untold: int | None = None
     captured: list[str] = field(default_factory=list)
+    accepted: list[str] = field(default_factory=list)
+    """What was accepted as it is, until it is lost or captured."""
     """Pieces of the newest capture."""
     launched: tuple[str | None, bool] | None = None
     """The provider session that the newest agent life was started with, and whether that was confirmed."""

@@ -38,6 +38,7 @@ class ProviderStates(Steers):
             self.expected.confirmed, self.expected.untold = True, None
             self._write(self._of_output(self._changed("confirmed"), turn))
         else:
+            self.expected.accepted = []
             self._write(self._of_output(self._changed("lost"), turn))
 
     def _changed(self, state: str) -> t.AgentSessionChanged:
@@ -52,16 +53,21 @@ class ProviderStates(Steers):
     def _capture(self, *, partial_: bool) -> None:
         """One or two pieces more, or all in one."""
         e = self.expected
-        kept = e.captured if self._pick(2) else []
-        e.captured = [*kept, self._name("piece")]
+        kept = (e.accepted or e.captured) if self._pick(2) else []
+        pieces, accepted = [*kept, self._name("piece")], not self._pick(4)
+        if accepted:
+            e.accepted = pieces
+        else:
+            e.captured, e.accepted = pieces, []
         captured = a.AgentStateCaptured(
             provider="agent",
             provider_session=e.provider_session or "",
             name="sessions/thread.jsonl",
-            pieces=[a.StatePiece(digest=name, size=7) for name in e.captured],
+            pieces=[a.StatePiece(digest=name, size=7) for name in pieces],
             through_seq=len(self._rows),
             version="1.0",
             partial=partial_,
+            accepted=accepted,
         )
         self._write(self._of_loop(captured))
 
