@@ -225,12 +225,16 @@ async def _attend(runtime: Runtime, turn: Turn, showing: Showing, sent: Sent) ->
             ended.append(outcome_of(session.id, found))
             await attendance.tell(ended[-1], text_pieces(runtime.store, session.id, found))
             sent.ended = True
-        showing.screen.note(visible(f"{error.message}; {error.hint}"))
-        for line in () if showing.screen.as_json else error.choices:
-            showing.screen.note(f"  {line}")
+        _say_what_waits(showing.screen, error)
         if ended[-1].outcome == "parked":
             return Exit.WAITING  # As `resume` says it of the same turn.
     return exit_of_outcome(ended[-1].outcome)
+
+
+def _say_what_waits(screen: Screen, error: WaitingForAnswerError) -> None:
+    screen.note(visible(f"{error.message}; {error.hint}"))
+    for line in () if screen.as_json else error.choices:
+        screen.note(f"  {line}")
 
 
 async def _begun_again(runtime: Runtime, session: Session, turn: str, after: int) -> bool:
