@@ -1,6 +1,7 @@
 """`outlast adopt`, as a script meets it."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,19 @@ def test_what_would_be_adopted_is_told_in_the_shape_that_the_page_has(place: She
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
     described = page.partition("**`adopt --json`**")[2].partition("**`send --json`**")[0]
     assert all(f'"{name}"' in described for name in SHAPE)
+
+
+def test_who_has_it_open_is_named(place: Shell) -> None:
+    """Its number alone tells nobody which window to look for."""
+    path = thread_of(place)
+    with path.open("a") as file:
+        writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=file)
+    try:
+        ran = place.run("adopt", "-a", "mine", "--yes", THREAD)
+    finally:
+        writer.communicate()
+    assert ran.code == 4, ran
+    assert f"process {writer.pid} (cat) has it open" in ran.err
 
 
 def test_a_kind_of_agent_that_keeps_nothing_cannot_be_adopted_from(shell: Shell) -> None:

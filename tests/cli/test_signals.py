@@ -34,7 +34,7 @@ def test_cancel_then_run(shell: Shell) -> None:
     interrupt(process)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "outlast resume s" in err
+    assert "the queue is held; the next input or `outlast resume s` lets it go on" in err
     shown = shell.show("s")
     assert [turn["outcome"] for turn in shown["turns"]] == ["cancelled", "queued"]
     assert status(shell) == "parked"

@@ -187,7 +187,7 @@ async def _and_held(store: Store, session: str) -> str:
     """What a cancel did: of a queue in which nothing waits nobody needs to know that it is held."""
     row = await store.listed(session)
     waiting = 0 if row is None else row.entry.queued + row.pending
-    return f"cancelled; the queue is held ({waiting} waiting)" if waiting else "cancelled"
+    return f"cancelled; the queue is held ({waiting} waiting)" if waiting else ""
 
 
 HANGS_AFTER = 2.0

@@ -215,6 +215,9 @@ def test_a_value_of_the_wrong_kind_is_refused_in_plain_words(place: Place, line:
         load_config(place.environ, str(place.project))
     assert told.format(file=place.home / ".config/outlast/config.toml") in str(caught.value)
     assert "secret" not in str(caught.value)
+    if "list of texts" in told:
+        name = line.partition(" ")[0]
+        assert caught.value.hint == f'a list stands in brackets, also one of a single word: {name} = ["…"]'
 
 
 def test_codex_works_by_name_when_it_is_on_path(place: Place, tmp_path: Path) -> None:
