@@ -6,13 +6,16 @@ reads or writes files: not for an event loop, and never from a fold.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
 from outlast.agents.transcript import open_regular
@@ -301,17 +304,17 @@ def put_back(path: Path, pieces: Iterable[bytes]) -> None:
     """Make `path` a file of these pieces, whole and durable or not at all; what was there is replaced.
     Raises OSError, and what `pieces` raises."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+    sweep_drafts(path.parent)
+    draft, file = _new_draft(path)
     try:
-        file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(file, "wb") as out:
             for piece in pieces:
                 out.write(piece)
             out.flush()
             os.fsync(out.fileno())
-        point("state.put_back.before_rename")
-        draft.rename(path)
-        point("state.put_back.after_rename")
+            point("state.put_back.before_rename")
+            draft.rename(path)
+            point("state.put_back.after_rename")
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -320,3 +323,42 @@ def put_back(path: Path, pieces: Iterable[bytes]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{16}\.outlast-draft")
+"""The name of a file that is to be put back, while it is written in the program's own folder."""
+
+
+def sweep_drafts(folder: Path) -> None:
+    """Remove what a `put_back` that was killed has left there. Whoever writes one has it locked."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if _DRAFT.fullmatch(path.name):
+                _sweep(path)
+
+
+def _sweep(draft: Path) -> None:
+    with suppress(OSError):
+        file = os.open(draft, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if S_ISREG(os.fstat(file).st_mode):
+                draft.unlink()
+        finally:
+            os.close(file)
+
+
+def _new_draft(path: Path) -> tuple[Path, int]:
+    """Locked for as long as it is open, and there."""
+    while True:
+        draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.outlast-draft")
+        file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file).st_nlink:
+                return draft, file
+        except BaseException:
+            os.close(file)
+            draft.unlink(missing_ok=True)
+            raise
+        os.close(file)  # Somebody swept it between the two.

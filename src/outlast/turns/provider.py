@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from outlast.agents.provider_state import (
     keep_aside,
     pieces_from,
     put_back,
+    sweep_drafts,
 )
 from outlast.clock import monotonic
 from outlast.errors import AgentError, IntegrityError, StoreError
@@ -70,6 +72,7 @@ class ProviderSession:
         keeper, place = found
         try:
             found_so = await asyncio.to_thread(standing, keeper, place, self._loop)
+            await asyncio.to_thread(self._sweep, found_so, keeper, place)
             await self._act_on(found_so, keeper, place)
         except AgentError as error:
             raise LaunchFailure(Failure("session_missing", str(error))) from error
@@ -78,6 +81,15 @@ class ProviderSession:
         except OSError as error:
             message = f"the agent's own file of the session cannot be used: {told(error)}"
             raise LaunchFailure(Failure("home_unusable", message)) from error
+
+    def _sweep(self, found: Standing, keeper: KeepsState, place: StatePlace) -> None:
+        """What was left where the session's file is, or was put back to, as far as that is known."""
+        captured = self._captured
+        if found.file is not None:
+            sweep_drafts(found.file.path.parent)
+        elif captured is not None:
+            with suppress(AgentError):
+                sweep_drafts(keeper.state_path(place, captured.name).parent)
 
     async def _act_on(self, found: Standing, keeper: KeepsState, place: StatePlace) -> None:
         """A plan shows the same."""

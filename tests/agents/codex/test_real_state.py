@@ -332,6 +332,7 @@ def test_a_runtime_that_is_killed_there_loses_nothing(place: CodexPlace, step: s
     place.run("third", key="three", faults=f"{step}=kill").wait()
     resumed = place.resume()
     assert resumed.outcomes in ([], ["done"]), resumed
+    assert not list(place.home.rglob("*.outlast-draft"))
     shutil.rmtree(place.home / "sessions")
     assert place.run("fourth", key="four").wait().status == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -415,6 +416,29 @@ def _forget(kept: Kept, digest: str) -> None:
         raise IntegrityError("it is missing", seq=0, reason="missing")
 
     kept.journal.get_blob = get_blob  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize("choice", [None, "fresh", "put_back"])
+async def test_what_a_put_back_that_was_killed_has_left_is_swept_at_the_next_look(
+    kept: Kept, choice: LostChoice | None
+) -> None:
+    """Where nobody writes it any more, by a name that nobody else gives."""
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    left = kept.file.with_name(".thr.0123456789abcdef.outlast-draft")
+    written = kept.file.with_name(".other.0123456789abcdef.outlast-draft")
+    others = [kept.file.with_name(name) for name in (".thr.tmp", "thr.0123456789abcdef.outlast-draft")]
+    for path in (left, written, *others):
+        path.write_bytes(b"one\n")
+    if choice is not None:
+        await kept.decide(choice)
+    with written.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        await kept.provider.prepare()
+    assert {path.name for path in kept.file.parent.iterdir() if path.is_file()} == {
+        *("thr", written.name),
+        *(path.name for path in others),
+    }
 
 
 # --- what is told -------------------------------------------------------------------------------
