@@ -37,8 +37,8 @@ def adopt_command(
 
     THREAD is the agent's own id of it, whole. Shows what there is and what would be done; --yes does it. What
     was said before stays with the agent, as evidence: nothing of it is sent again. Refused while another
-    process has it open, and where it is another outlast session's already (exit 4). Exits 3 where the agent
-    has no such session.
+    process has it open, and where it is another outlast session's already (exit 4). Where it was killed, the
+    same command finishes it. Exits 3 where the agent has no such session.
     """
     from outlast.cli.asking_trust import settled_config
 
