@@ -209,7 +209,7 @@ async def test_a_question_is_answered_by_an_id_or_by_the_kind_of_one_choice(home
                 break
         (gate,) = await session.gates()
         for no_name in ("No", "2", "allow_always", ""):
-            with pytest.raises(UsageError, match="has no choice .*there are: y, n"):
+            with pytest.raises(UsageError, match=r"has no choice .*there are: y, n"):
                 await session.answer(gate.id, no_name)
         assert (await session.answer(gate.id, called)).result == "answered"
         assert (await turn.result()).text == "n"
