@@ -48,8 +48,9 @@ def test_the_command_that_answers_holds_nothing_that_a_shell_or_a_terminal_obeys
     ids = ["allow", "reboot", "$(id)", "a;id", f"x{OBEYED}{TURNED}"]
     error = waiting_error("a b", asked(*(Choice(id=name, label=name) for name in ids)))
     assert error.hint is not None
-    told = failure_of(error).as_text()
-    assert told.isprintable(), told
+    lines = failure_of(error).as_text().split("\n")
+    assert len(lines) == 1 + len(ids), "a line for each choice, whatever is in it"
+    assert all(line.isprintable() for line in lines), lines
     assert exact(error.message + error.hint) == error.message + error.hint
     command = error.hint.split("`")[1]
     words = shlex.split(command)
