@@ -104,7 +104,7 @@ def test_provider_corrupt_a_damage_is_one_verdict_and_put_back(
     asked = len(place.model.requests)
     failed = place.run("third", key="three").wait()
 
-    assert failed.status == 1, failed
+    assert failed.status == 6, failed
     assert "session_corrupt" in failed.stderr
     assert where in place.journal("job").the(TurnFailed, "three").receipt.error.message
     assert not place.journal("job").bodies(InputReserved, "three")
@@ -126,7 +126,7 @@ def test_every_choice_goes_on(place: ClaudePlace, damage: Callable[[bytes], byte
     transcript = two_turns(place)
     bad = damage(transcript.read_bytes())
     transcript.write_bytes(bad)
-    assert place.run("third", key="three").wait().status == 1
+    assert place.run("third", key="three").wait().status == 6
     assert place.call("retry", "job", f"--{choice}").status == 0
     resumed = place.resume()
 
@@ -150,7 +150,7 @@ def test_endless_launches_what_cannot_be_read_at_all_as_it_is_is_a_verdict_again
     """Claude Code can neither resume such an id nor begin under it: another choice goes on."""
     transcript = two_turns(place)
     transcript.write_bytes(damage(transcript.read_bytes()))
-    assert place.run("third", key="three").wait().status == 1
+    assert place.run("third", key="three").wait().status == 6
     assert place.call("retry", "job", "--as-is").status == 0
     assert place.resume().outcomes == ["parked"]
     failures = len(place.journal("job").bodies(TurnFailed, "three"))
@@ -168,7 +168,7 @@ def test_a_choice_can_wait(place: ClaudePlace) -> None:
     """Refused, the turn stays parked and the queue held; a later retry may choose otherwise."""
     transcript = two_turns(place)
     transcript.write_bytes(without_a_line(transcript.read_bytes()))
-    assert place.run("third", key="three").wait().status == 1
+    assert place.run("third", key="three").wait().status == 6
     (gate,) = [body.gate for body in place.journal("job").bodies(GateOpened)]
     assert place.call("answer", "job", gate, "refuse").status == 0
     place.resume()

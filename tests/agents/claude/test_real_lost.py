@@ -62,7 +62,7 @@ def test_endless_launches_a_program_that_knows_no_session_is_a_verdict(place: Cl
         config.write(f'\n[agents.forgetful]\nkind = "claude"\ncommand = ["{program}"]\n')
     ended = place.start("run", "-a", "forgetful", "--session", "job", "--key", "one", "hello").wait()
 
-    assert ended.status == 1, ended
+    assert ended.status == 6, ended
     assert "session_missing" in ended.stderr
     assert place.lines("launches") == 2
     journal = place.journal("job")

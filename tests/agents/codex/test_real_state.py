@@ -107,7 +107,7 @@ def test_silent_fresh(place: CodexPlace) -> None:
     asked = len(place.model.requests)
     waits = place.run("fourth", key="four").wait()
 
-    assert failed.status == 1, failed
+    assert failed.status == 6, failed
     assert "session_missing" in failed.stderr
     assert waits.status == 6, waits
     assert "outlast answer job" in waits.stderr
@@ -183,7 +183,7 @@ def test_provider_corrupt(place: CodexPlace, damage: Callable[[bytes], bytes], w
     rollout.write_bytes(bad)
     failed = place.run("third", key="three").wait()
 
-    assert failed.status == 1
+    assert failed.status == 6
     assert "session_corrupt" in failed.stderr
     assert where in place.journal("job").the(TurnFailed, "three").receipt.error.message
     assert rollout.read_bytes() == bad
@@ -200,7 +200,7 @@ def test_every_choice_goes_on(place: CodexPlace, choice: str) -> None:
     rollout = two_turns(place)
     bad = without_a_line(rollout.read_bytes())
     rollout.write_bytes(bad)
-    assert place.run("third", key="three").wait().status == 1
+    assert place.run("third", key="three").wait().status == 6
     assert place.call("retry", "job", f"--{choice}").status == 0
     resumed = place.resume()
 
@@ -222,7 +222,7 @@ def test_what_cannot_be_read_is_not_resumed_as_it_is(place: CodexPlace) -> None:
     good = rollout.read_bytes()
     rollout.unlink()
     rollout.mkdir()
-    assert place.run("third", key="three").wait().status == 1
+    assert place.run("third", key="three").wait().status == 6
     assert place.call("retry", "job", "--as-is").status == 0
     assert place.resume().outcomes == ["parked"]
     journal = place.journal("job")
@@ -241,7 +241,7 @@ def test_a_choice_can_wait(place: CodexPlace) -> None:
     """Refused, the turn stays parked and the queue held; a later retry may choose otherwise."""
     rollout = two_turns(place)
     rollout.write_bytes(without_a_line(rollout.read_bytes()))
-    assert place.run("third", key="three").wait().status == 1
+    assert place.run("third", key="three").wait().status == 6
     (gate,) = [body.gate for body in place.journal("job").bodies(GateOpened)]
     assert place.call("answer", "job", gate, "refuse").status == 0
     place.call("resume", "job", "--json")

@@ -79,7 +79,7 @@ def test_a_turn_that_was_taken_back_in_codex_is_a_verdict_and_each_choice_goes_o
     take_back_the_newest_turn(place)
     failed = place.run("third", key="three").wait()
 
-    assert failed.status == 1, failed
+    assert failed.status == 6, failed
     error = place.journal("job").the(TurnFailed, "three").receipt.error
     assert error.code == "session_corrupt"
     assert "codex has taken turns back" in error.message
@@ -110,7 +110,7 @@ def test_the_prompt_of_a_turn_that_is_taken_back_before_it_ended_is_not_given_ag
     take_back_the_newest_turn(place)
     assert place.resume().outcomes == ["interrupted"]
     assert place.lines("begun") == 1
-    assert place.run("third", key="three").wait().status == 1
+    assert place.run("third", key="three").wait().status == 6
     assert place.journal("job").the(TurnFailed, "three").receipt.error.code == "session_corrupt"
 
 
@@ -119,12 +119,12 @@ def test_the_rest_of_a_thread_is_not_resumed_without_what_it_goes_on_from(place:
     assert place.run("first").wait().status == 0
     assert place.run(ONCE, key="two").wait().status == 0
     take_back_the_newest_turn(place)
-    assert place.run("third", key="three").wait().status == 1
+    assert place.run("third", key="three").wait().status == 6
     assert place.call("retry", "job", "--as-is").status == 0
     assert place.resume().outcomes == ["done"]
     shutil.rmtree(place.home / "sessions")
     asked = len(place.model.requests)
-    assert place.run("fourth", key="four").wait().status == 1
+    assert place.run("fourth", key="four").wait().status == 6
     assert len(place.model.requests) == asked
     place.model.script = lambda conversation: Reply("understood")
     assert place.call("retry", "job", "--reseed").status == 0
