@@ -20,6 +20,7 @@ from tests.campaign.story import tell
 from outlast import faults
 from outlast.journal import Journal, read_records, snapshots, writer
 from outlast.journal.loading import Loaded
+from outlast.keep import start
 from outlast.records import types as t
 from outlast.records.envelope import Draft, Record
 from outlast.restore import phases, plan
@@ -31,6 +32,7 @@ from outlast.store.sqlite import operations, store, transaction
 from outlast.store.sqlite.store import SqliteStore
 from outlast.store.sqlite.transaction import Transaction
 from outlast.turns.conversation import Conversation
+from outlast.turns.performing import Performing
 
 ROOT = Path(sys.argv[-1])
 WAITING = ("two 1", "three 1", "seven 1")
@@ -243,6 +245,47 @@ def snapshot_ahead() -> None:
     instead(Journal, "_store_and_apply", made)
 
 
+def check_skipped() -> None:
+    """An effect that began, and whose outcome is not recorded, counts as absent: its check is not asked."""
+
+    async def believed(self: Any, effect: Any) -> None:
+        await self._settle(effect, "absent", "check")
+
+    def made(real: Any) -> Any:
+        async def run_body(self: Any, effect: Any, *more: Any) -> None:
+            if effect.replay == "check":
+                departs_at_next("turn.effect.ran")
+                departs_at_next("turn.effect.settle.before_append")
+            await real(self, effect, *more)
+
+        return run_body
+
+    instead(Performing, "_check", lambda _: believed)
+    instead(Performing, "_run_body", made)
+
+
+def outcome_first() -> None:
+    """An effect's outcome is recorded first, and its body runs then."""
+
+    async def run_body(self: Any, effect: Any, given: Any, lock: Any) -> None:
+        departs_at_next("turn.effect.settle.after_append")
+        await self._settle(effect, "done", "run")
+        await self._called(self.effects[effect.name].run, given, lock)
+
+    instead(Performing, "_run_body", lambda _: run_body)
+
+
+def not_cut_off() -> None:
+    """A shim goes on to take the word of an owner that another one, of a higher epoch, has replaced."""
+    broken = "from outlast_keep.desk import Desk;Desk._cut=lambda *_: None;"
+    instead(
+        start,
+        "_BOOT",
+        lambda boot: boot.replace("from outlast_keep.guard", broken + "from outlast_keep.guard"),
+    )
+    assert broken in start._BOOT
+
+
 CONTROLS: dict[str, Callable[[], None]] = {
     "no-fence": no_fence,
     "input-before-intent": input_before_intent,
@@ -253,6 +296,9 @@ CONTROLS: dict[str, Callable[[], None]] = {
     "acknowledged-early": acknowledged_early,
     "repaired-twice": repaired_twice,
     "snapshot-ahead": snapshot_ahead,
+    "check-skipped": check_skipped,
+    "outcome-first": outcome_first,
+    "not-cut-off": not_cut_off,
 }
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.campaign.broken import CONTROLS
 from tests.campaign.driver import LEG, Kill, Run, Schedule, run
-from tests.campaign.schedules import SLEEPERS, spread
+from tests.campaign.schedules import BEFORE_AN_INPUT, SLEEPERS, spread
 
 MOST = 3
 """Schedules of one control, spread over those in which it can show."""
@@ -29,6 +29,7 @@ def fixed(control: str) -> Sequence[Schedule] | None:
     at which passages it does."""
     return {
         "no-fence": SLEEPERS,
+        "not-cut-off": BEFORE_AN_INPUT,
         "sent-again": IN_THE_MIDDLE,
         "landing-ignored": IN_THE_MIDDLE,
         "repaired-twice": IN_THE_MIDDLE,

@@ -27,7 +27,7 @@ RESTORES = [
     ["turn.input.after@3+all", "restore.begin.after_append", "restore.begin.after_append"],
     ["turn.effect.ran@2+all", "turn.effect.settle.before_append"],
 ]
-CONTROLS = ("no-fence", "two-commits", "repaired-twice")
+CONTROLS = ("no-fence", "two-commits", "repaired-twice", "check-skipped")
 
 
 COME_BY = "let the story come by, or say in census.ELSEWHERE why it does not, and which test does"
