@@ -113,3 +113,20 @@ def test_adoptions_at_once_are_no_writers_to_each_other(place: Shell) -> None:
     assert [code for code, _ in ended] == [0, 4], ended
     assert "has it open" not in ended[1][1]
     assert "it is session" in ended[1][1]
+
+
+def test_an_adoption_waits_for_an_owner_that_can_claim_it(place: Shell) -> None:
+    """Whoever comes for another command, where the agent is not configured, binds nothing: of two sessions
+    that adopt one thread only one has it."""
+    thread_of(place)
+    faults = {"OUTLAST_FAULTS_TESTING": "1", "OUTLAST_FAULTS": "provider.claim.before_write@2=kill"}
+    adopt = ("adopt", "-a", "mine", "--session", "job", "--yes", THREAD)
+    assert place.process(*adopt, environ={**place.environ, **faults}).code == -9
+    whole = place.config.read_text()
+    place.config.write_text(whole.partition("[agents.mine]")[0])
+    place.run("cancel", "job")
+    assert place.records("job", "AgentSessionChanged") == []
+    place.config.write_text(whole)
+    assert place.run(*adopt).code == 0
+    other = place.run("adopt", "-a", "mine", "--session", "other", "--yes", THREAD)
+    assert other.code == 4, other

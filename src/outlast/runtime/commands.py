@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outlast.agents.absent import AbsentAgent
 from outlast.errors import InvalidRecordError
 from outlast.journal import Journal, Proposal
 from outlast.records.effects import EffectSettled
@@ -297,6 +298,11 @@ class Commands:
     # --- adopt ---------------------------------------------------------------------------------
 
     async def _adopt(self, entry: Entry) -> None:
+        if isinstance(self.driver.agent, AbsentAgent):
+            # Only who knows where its program keeps sessions can claim one.
+            if not self.driver.visits:
+                await self._settle(entry, "refused", "its agent is not configured here")
+            return
         request = decode(AdoptRequest, entry.body)
         # Claimed before it is bound: whoever comes second is refused, also in another store. A claim whose
         # owner was killed here is this session's again when the next one takes the same command.

@@ -132,7 +132,8 @@ def take(folder: Path, name: str, mine: SessionClaim) -> SessionClaim | None:
         found = _read(file)
         if found is not None and found.keeps_out(mine):
             return found
-        if found != mine and not (found is not None and found.folder and not mine.folder):
+        held_for_longer = found is not None and found.folder and not mine.folder and found.is_of(mine)
+        if found != mine and not held_for_longer:
             _write(file, mine)
         return None
 

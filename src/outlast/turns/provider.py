@@ -148,8 +148,11 @@ class ProviderSession:
         captured = self._captured
         if captured is not None:
             kept = self._kept / f"{file.path.name}.captured"
-            await asyncio.to_thread(put_back, kept, await self._pieces(captured))
-            told += f"; what was captured before is in {kept}"
+            try:
+                await asyncio.to_thread(put_back, kept, await self._pieces(captured))
+                told += f"; what was captured before is in {kept}"
+            except IntegrityError as error:
+                told += f"; what was captured before cannot be read: {error.message}"
         await self._capture_anew(file, known)
         bound = self._draft(self._changed("bound", told))
         await patience.append(self.journal, bound, at="turn.provider_as_is")
@@ -222,7 +225,7 @@ class ProviderSession:
         self, file: StateFile, through: str | None, told: int | None, *, partial: bool
     ) -> None:
         before = self._loop.followed
-        accepted = before is not None and before.accepted and not (told is not None and self._done)
+        accepted = before is not None and before.accepted and not self._was_done(through)
         moved = before is not None and await asyncio.to_thread(_has_moved, file, before)
         since = 0 if before is None else before.size
         pieces = [] if before is None else list(before.pieces)
@@ -288,6 +291,13 @@ class ProviderSession:
     def _done(self) -> bool:
         """The newest turn that has ended was done."""
         return self.loop not in self.journal.state.last_unsuccessful
+
+    def _was_done(self, turn: str | None) -> bool:
+        """The turn that has just ended was done, as far as the agent goes: it neither failed, nor waits."""
+        state = self.journal.state
+        opened = state.open_turns.get(turn or "")
+        again = opened is not None and opened.host_done is None
+        return turn is not None and self._done and not (again or turn in state.parked or turn in state.queue)
 
     @property
     def _captured(self) -> AgentStateCaptured | None:

@@ -106,11 +106,13 @@ async def record_of(
         if not isinstance(message, OwnerMessage) and message.turn in turns
         if not (isinstance(message, UserMessage) and message.turn == turn.turn)
     ]
-    if all(isinstance(message, TurnMessage) and message.turn == turn.turn for message in told):
+    anew = loop.decided == "reseed" or loop.provider_state == "reseeded"
+    before = before if anew and after is not None else ""
+    own = all(isinstance(message, TurnMessage) and message.turn == turn.turn for message in told)
+    if own and not before:
         return ""  # That it failed before, and nothing of what came of it: an agent never heard of it.
     lines = [line for message in told if (line := line_of(message))]
-    anew = loop.decided == "reseed" or loop.provider_state == "reseeded"
-    if anew and before and after is not None:
+    if before:
         lines.insert(0, before)
     if not lines:
         return ""

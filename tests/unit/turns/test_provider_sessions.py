@@ -29,11 +29,14 @@ from outlast.records.types import (
     AgentSessionChanged,
     Body,
     CallObserved,
+    CommandSettled,
     Content,
     Fence,
     InputAccepted,
     TurnDone,
     TurnFailed,
+    TurnParked,
+    TurnRetried,
     TurnStarted,
 )
 from outlast.state.model import Loop
@@ -44,7 +47,7 @@ from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.provider import ProviderSession
 from outlast.turns.receipt import receipt
-from outlast.turns.telling import given_to, record_of
+from outlast.turns.telling import ADOPTED, given_to, record_of
 
 
 @dataclass(frozen=True)
@@ -565,3 +568,59 @@ async def test_a_record_leaves_room_for_the_input(kept: Kept, room: int, entries
     assert told[-1:] == content
     assert sum(len(block.text) for block in told) <= 1_000 + room
     assert "".join(block.text for block in told).count("You: answer") == entries
+
+
+def failed_of(code: str) -> TurnFailed:
+    return TurnFailed(receipt=receipt(1, "host_execute", Failure(code, "so it said")))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        TurnParked(reason="held", detail="the quota is used up"),
+        TurnRetried(by="policy", mode="again"),
+    ],
+)
+async def test_a_good_capture_is_kept_while_no_turn_was_done_on_what_was_accepted(
+    kept: Kept, after: TurnParked | TurnRetried
+) -> None:
+    """A turn that failed and was parked, tried again or given up was not done."""
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    good = kept.loop.captured
+    kept.file.write_bytes(b"\0\nTWO\n")
+    await kept.decide("as_is")
+    await kept.provider.prepare()
+    await kept.append(failed_of("rate_limited"), after)
+    await kept.provider.capture("t")
+    if isinstance(after, TurnParked):
+        await kept.append(CommandSettled(request_id="s", command="skip", outcome="done"))
+    await kept.provider.capture_ended()
+    assert kept.loop.captured == good
+
+
+async def test_as_is_is_carried_out_where_what_was_captured_is_lost(kept: Kept) -> None:
+    """It is just then that a person chooses it."""
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.file.write_bytes(b"\0\nTWO\n")
+    await kept.decide("as_is")
+    _forget(kept, "")
+    await kept.provider.prepare()
+    told = [record.body async for record in kept.journal.read()]
+    reasons = [body.reason for body in told if isinstance(body, AgentSessionChanged)]
+    assert "cannot be read" in reasons[-1]
+
+
+async def test_silent_fresh_a_reseeded_agent_hears_of_what_was_adopted(kept: Kept) -> None:
+    """Also where nothing else is to be told."""
+    reason = f"{ADOPTED}: it began outside of outlast and had 7 turns"
+    await kept.append(
+        AgentSessionChanged(
+            provider="command", provider_session="thr", state="confirmed", source="resumed", reason=reason
+        ),
+        failed_of("session_corrupt"),
+        TurnRetried(by="me", mode="again"),
+    )
+    await kept.decide("reseed")
+    assert "7 turns" in await record_of(kept.journal, kept.loop, kept.journal.state.open_turns["t"], 0)
