@@ -65,12 +65,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 _WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
-# Some are often written as one with what stands before them (PGPASSWORD). To find the others anywhere in a
-# name would hide what is no secret: AUTHOR, COMPASS, MONKEY, TOKENIZERS.
+# They are often written as one with what stands before them (PGPASSWORD, SSHPASS, TS_AUTHKEY). To find them
+# anywhere in a word would hide what is no secret: AUTHOR, KEYBOARD, TOKENIZERS.
 _SECRET_WORD = re.compile(
-    r"(?:KEYS?|PASS|O?AUTH|AUTHORIZATION|COOKIES?|HEADERS?"
-    r"|\w*(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|(?:API|ACCESS|PRIVATE)KEYS?))\d*"
+    r"(?:COOKIES?|HEADERS?|\w*(?:KEYS?|PASS|AUTH|AUTHORIZATION|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE"
+    r"|CREDENTIALS?))\d*"
 )
+_NO_SECRETS = frozenset({"ASKPASS", "BYPASS", "COMPASS", "DONKEY", "HOTKEY", "HOTKEYS", "MONKEY", "TURKEY"})
 _PLACES = frozenset({"FILE", "PATH", "DIR", "DIRECTORY", "FOLDER", "HOME", "SOCK", "SOCKET", "NAME"})
 _FILE = re.compile(r"(?:~|\.\.?)?/\S*\.[a-z0-9]{1,5}")
 
@@ -83,7 +84,8 @@ def secrets_in(environ: Mapping[str, str]) -> list[str]:
 
 def _names_secret(name: str) -> bool:
     words = [word.upper() for word in _WORDS.split(name) if word]
-    return any(map(_SECRET_WORD.fullmatch, words)) and words[-1] not in _PLACES
+    secret = any(_SECRET_WORD.fullmatch(word) for word in words if word not in _NO_SECRETS)
+    return secret and words[-1] not in _PLACES
 
 
 def agent_environment(environ: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:

@@ -68,6 +68,7 @@ SECRET = "a value that is long"
         *((name, SECRET) for name in ("DB_PASS", "PGPASSWORD", "MYSQL_PASSWD", "GPG_PASSPHRASE", "passWord")),
         *((name, SECRET) for name in ("GOOGLE_CREDENTIALS", "AUTH", "BASIC_AUTH", "OAUTH", "AUTHORIZATION")),
         *((name, SECRET) for name in ("SESSION_COOKIE", "ANTHROPIC_CUSTOM_HEADERS", "EXTRA_HEADER")),
+        *((name, SECRET) for name in ("SSHPASS", "TS_AUTHKEY", "AWS_SECRETKEY", "DBPASS2", "HTTPAUTH")),
         ("SIGNING_KEY", "/9j4AAQ/SkZJRg+begins=as/a/path/does"),
         ("GOOGLE_CREDENTIALS", '{"private_key": "x"}'),
     ],
