@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.processes import until
 from tests.support.stores import admit, append, seqs
 
 from outlast.errors import StoreFullError
@@ -39,12 +41,21 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def _fill(disk: Path, leave: int = 0) -> Path:
     """A file that takes all space but `leave` bytes."""
-    free = os.statvfs(disk)
-    size = free.f_bavail * free.f_frsize - leave
     file = disk / "filler"
     with file.open("wb") as stream:
-        os.posix_fallocate(stream.fileno(), 0, size)
+        until(lambda: _takes_the_rest(stream.fileno(), disk, leave), "nobody writes between look and take")
     return file
+
+
+def _takes_the_rest(file: int, disk: Path, leave: int) -> bool:
+    free = os.statvfs(disk)
+    try:
+        os.posix_fallocate(file, 0, free.f_bavail * free.f_frsize - leave)
+    except OSError as error:
+        assert error.errno == errno.ENOSPC, error
+        os.ftruncate(file, 0)
+        return False
+    return True
 
 
 async def test_a_full_disk_refuses_clearly_and_works_again_when_there_is_space(disk: Path) -> None:
