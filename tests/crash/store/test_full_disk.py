@@ -52,7 +52,8 @@ def _takes_the_rest(file: int, disk: Path, leave: int) -> bool:
     try:
         os.posix_fallocate(file, 0, free.f_bavail * free.f_frsize - leave)
     except OSError as error:
-        assert error.errno == errno.ENOSPC, error
+        if error.errno != errno.ENOSPC:
+            raise
         os.ftruncate(file, 0)
         return False
     return True
