@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tests.support.agents import Keeping
+
 import outlast
-from outlast.agents import Command
-from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.restore.plan import RestorePlan
 from outlast.store.url import sqlite_url
 from outlast.testing.agents import SCRIPTED, command
 
 SESSION = "thr"
-
-
-@dataclass(frozen=True)
-class Keeping(Command):
-    """A program with one file for each session."""
-
-    home: Path = Path()
-
-    def state_home(self, environ: Mapping[str, str]) -> Path:
-        return self.home
-
-    def find_state(self, place: StatePlace) -> StateFile | None:
-        path = self.home / place.provider_session
-        return StateFile(path, path.name) if os.path.lexists(path) else None
-
-    def state_path(self, place: StatePlace, name: str) -> Path:
-        return self.home / name
-
-    def state_damage(self, path: Path, provider_session: str) -> str:
-        return "it has a NUL" if b"\0" in path.read_bytes() else ""
-
-    def summary(self, path: Path, provider_session: str) -> StateSummary:
-        return StateSummary()
 
 
 @asynccontextmanager

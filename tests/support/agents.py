@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from outlast.agents import Command
 from outlast.agents import command_wire as wire
@@ -16,6 +20,7 @@ from outlast.agents.contract import (
     InputLine,
     Wanted,
 )
+from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 
 _SERVES = """
 import json, os, signal, sys, time
@@ -31,6 +36,29 @@ def until(name):
 for line in sys.stdin.buffer:
     exec("\\n".join(part["text"] for part in json.loads(line)["input"]), globals())
 """
+
+
+@dataclass(frozen=True)
+class Keeping(Command):
+    """A program with one file for each session."""
+
+    home: Path = Path()
+
+    def state_home(self, environ: Mapping[str, str]) -> Path:
+        return self.home
+
+    def find_state(self, place: StatePlace) -> StateFile | None:
+        path = self.home / place.provider_session
+        return StateFile(path, path.name) if os.path.lexists(path) else None
+
+    def state_path(self, place: StatePlace, name: str) -> Path:
+        return self.home / name
+
+    def state_damage(self, path: Path, provider_session: str) -> str:
+        return "it has a NUL" if b"\0" in path.read_bytes() else ""
+
+    def summary(self, path: Path, provider_session: str) -> StateSummary:
+        return StateSummary()
 
 
 class ManyTurns(Command):

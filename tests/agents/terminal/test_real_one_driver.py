@@ -12,25 +12,12 @@ from pathlib import Path
 import pytest
 from tests.agents.codex.real import THINK, WAIT
 from tests.agents.matrix.life import OWNER
-from tests.agents.matrix.programs import PROGRAMS, AgentPlace, Program
+from tests.agents.matrix.programs import AgentPlace, Program
 from tests.support.processes import until
 
 from outlast.records.types import InputReserved, TurnDone, TurnFailed
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.slow]
-
-
-@pytest.fixture(params=PROGRAMS, ids=lambda program: program.name)
-def program(request: pytest.FixtureRequest) -> Program:
-    made: Program = request.param
-    return made
-
-
-@pytest.fixture
-def place(program: Program, tmp_path: Path) -> Iterator[AgentPlace]:
-    with program.place(tmp_path / "place", False) as made:
-        yield made
-        assert not [request for request in made.model.requests if request.refused]
 
 
 def copy_the_store(place: AgentPlace) -> Path:

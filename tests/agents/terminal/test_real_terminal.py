@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.agents.codex.real import WAIT
 from tests.agents.codex.terminal import CTRL_C
-from tests.agents.matrix.programs import PROGRAMS, AgentPlace, Program
+from tests.agents.matrix.programs import AgentPlace, Program
 from tests.support.journals import Journal
 from tests.support.processes import until
 
@@ -21,20 +21,6 @@ pytestmark = [pytest.mark.real_agent, pytest.mark.slow]
 INTERRUPTED = 130
 WAITING = 6
 ASKED = "echo approved >> approved"
-
-
-@pytest.fixture(params=PROGRAMS, ids=lambda program: program.name)
-def program(request: pytest.FixtureRequest) -> Program:
-    made: Program = request.param
-    return made
-
-
-@pytest.fixture
-def place(program: Program, tmp_path: Path) -> Iterator[AgentPlace]:
-    """Where the program may do all."""
-    with program.place(tmp_path / "place", False) as made:
-        yield made
-        assert not [request for request in made.model.requests if request.refused]
 
 
 @pytest.fixture

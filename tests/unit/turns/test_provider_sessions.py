@@ -6,7 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace as replace_fields
+from tests.support.agents import Keeping
 
-from outlast.agents import Codex, Command, provider_state
+from outlast.agents import Codex, provider_state
 from outlast.agents.contract import Failure
-from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
+from outlast.agents.provider_state import StateFile, StatePlace
 from outlast.errors import AgentError, IntegrityError
 from outlast.journal import Journal
 from outlast.keep import Claim
@@ -48,29 +49,6 @@ from outlast.turns.launch import LaunchFailure
 from outlast.turns.provider import ProviderSession
 from outlast.turns.receipt import receipt
 from outlast.turns.telling import ADOPTED, given_to, record_of
-
-
-@dataclass(frozen=True)
-class Keeping(Command):
-    """A program with one file for each session."""
-
-    home: Path = Path()
-
-    def state_home(self, environ: Mapping[str, str]) -> Path:
-        return self.home
-
-    def find_state(self, place: StatePlace) -> StateFile | None:
-        path = self.home / place.provider_session
-        return StateFile(path, path.name) if os.path.lexists(path) else None
-
-    def state_path(self, place: StatePlace, name: str) -> Path:
-        return self.home / name
-
-    def state_damage(self, path: Path, provider_session: str) -> str:
-        return "it has a NUL" if b"\0" in path.read_bytes() else ""
-
-    def summary(self, path: Path, provider_session: str) -> StateSummary:
-        return StateSummary()
 
 
 @dataclass
