@@ -243,12 +243,27 @@ EFFECTS = Counter(
 
 def _as_if_nothing_was(story: Story, verdict: Verdict) -> None:
     """Owners alone died: every turn ends as it would have, and every effect is there."""
-    for turn, endings in AS_TOLD.items():
+    as_told = dict(AS_TOLD)
+    if _ended_unowned(story, "six"):
+        as_told["six"] = ["TurnInterrupted", "TurnDone"]
+    for turn, endings in as_told.items():
         found = [record.type for record in story.journal.of(*ENDINGS, turn=turn)]
         if found != endings:
             verdict.broken.append(f"turn {turn} ended as {found}, although its agent lived")
     if Counter(story.effects) != EFFECTS:
         verdict.broken.append(f"effects are {story.effects}")
+
+
+def _ended_unowned(story: Story, turn: str) -> bool:
+    """Whether its agent, which ends itself, did so before the next owner looked: what nobody saw fail is
+    interrupted (docs/decisions/0007)."""
+    attempts = story.journal.of("TurnAttemptStarted", turn=turn)
+    endings = story.journal.of(*ENDINGS, turn=turn)
+    if not attempts or not endings:
+        return False
+    between = story.journal.records[attempts[0].seq : endings[0].seq - 1]
+    restored = [record.body for record in between if isinstance(record.body, t.RestoreStarted)]
+    return any("the agent exited with status 3" in fact for body in restored for fact in body.facts)
 
 
 def _nothing_lives(root: Path, verdict: Verdict) -> None:

@@ -20,6 +20,7 @@ SAMPLE = [
     "store.admit.after_commit@3",
     "store.append.after_commit@30",
     "turn.input.after@3+all",
+    "turn.terminal.before_append@6",
     "turn.events.before_append@1+asleep",
 ]
 RESTORES = [
