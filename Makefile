@@ -5,6 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 QUICK := -m "not real_agent and not slow"
+REST := -m "real_agent or slow"
 # More arguments for pytest: make test T="-k restore -x"
 T ?=
 FUZZ_EXAMPLES ?= 20000
@@ -26,8 +27,8 @@ demo: venv       ## kill a bundled agent and its runtime in mid turn, and watch 
 test: venv       ## the tests that need nothing but the locked wheels
 	$(PY) -m pytest $(QUICK) $(T)
 
-test-all: venv agents  ## every test, also with real agents and every kill point
-	$(PY) -m pytest $(T)
+test-all: test agents  ## every test, also with real agents and every kill point
+	$(PY) -m pytest $(REST) $(T)
 
 campaign: venv   ## kill real processes at their durable steps; what is lost, doubled, found out (EVERY=1, SAVE=FILE)
 	$(PY) -m tests.campaign $(if $(EVERY),--every) $(if $(SAVE),--save $(SAVE))
