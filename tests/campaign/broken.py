@@ -34,7 +34,9 @@ from outlast.store.sqlite.transaction import Transaction
 from outlast.turns.conversation import Conversation
 from outlast.turns.performing import Performing
 
-ROOT = Path(sys.argv[-1])
+ROOT = Path(sys.argv[2])
+BRIEFLY = 6.0
+"""Seconds for a step: many of them never come about."""
 WAITING = ("two 1", "three 1", "seven 1")
 """Effects of agents that wait afterwards: nothing says how their turns end."""
 
@@ -303,4 +305,4 @@ CONTROLS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     CONTROLS[sys.argv[1]]()
-    raise SystemExit(asyncio.run(tell(ROOT)))
+    raise SystemExit(asyncio.run(tell(ROOT, take_over="take-over" in sys.argv[3:], patience=BRIEFLY)))

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tests.campaign import story
 from tests.campaign.story import SESSION
+from tests.support.forked import Forked, preload
 from tests.support.processes import processes_of, until
 
 from outlast.keep import AgentFolder
@@ -26,14 +28,14 @@ TESTS = Path(__file__).parents[2]
 """Where the story's processes find `tests`."""
 LEG = "passages-{}"
 """Folder in which the passages up to a kill are counted, by the number of the kill."""
-BRIEFLY = "6"
-"""Seconds for a step of a broken build: many of them never come about."""
 AWHILE = 1.5
 """Seconds for an effect that perhaps never comes."""
 STARTS = 10
 """Processes that one schedule may start before it counts as going nowhere."""
 PATIENCE = 100.0
 """Seconds for one process; it gives up by itself before that."""
+
+preload(["tests.campaign.story"])
 
 Victims = Literal["process", "all", "asleep"]
 
@@ -57,6 +59,7 @@ class Kill:
 
 
 Schedule = tuple[Kill, ...]
+Owner = Forked | subprocess.Popen[bytes]
 
 
 def named(schedule: Schedule) -> str:
@@ -126,7 +129,7 @@ def _leg(done: Run, number: int, kill: Kill | None, control: str | None) -> bool
     raise AssertionError(f"told {STARTS} times and not over")
 
 
-def _start(done: Run, plan: str, control: str | None, *, take_over: bool = False) -> subprocess.Popen[bytes]:
+def _start(done: Run, plan: str, control: str | None, *, take_over: bool = False) -> Owner:
     root = done.root
     env = {
         "PATH": os.environ["PATH"],
@@ -138,14 +141,14 @@ def _start(done: Run, plan: str, control: str | None, *, take_over: bool = False
         "OUTLAST_FAULTS_TESTING": "1",
         "PYTHONWARNINGS": "error",
     }
-    if control is not None:
-        env["STORY_PATIENCE"] = BRIEFLY
-    if take_over:
-        env["STORY_TAKE_OVER"] = "1"
-    program = ["tests.campaign.story"] if control is None else ["tests.campaign.broken", control]
-    with (root / f"stderr-{len(done.statuses)}").open("ab") as stderr:
+    said = root / f"stderr-{len(done.statuses)}"
+    if control is None:
+        return Forked(story.main, root, take_over, env=env, cwd=root / "work", stderr=said)
+    # A broken build is one from its start, and in no process that goes on to be another's.
+    take = ["take-over"] if take_over else []
+    with said.open("ab") as stderr:
         return subprocess.Popen(
-            [sys.executable, "-m", *program, str(root)],
+            [sys.executable, "-m", "tests.campaign.broken", control, str(root), *take],
             env=env,
             cwd=root / "work",
             stdin=subprocess.DEVNULL,
@@ -155,7 +158,7 @@ def _start(done: Run, plan: str, control: str | None, *, take_over: bool = False
         )
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
+def _end(process: Owner) -> int:
     """How it ended by itself."""
     try:
         return process.wait(PATIENCE)
@@ -165,9 +168,7 @@ def _end(process: subprocess.Popen[bytes]) -> int:
         return -signal.SIGALRM
 
 
-def replace_if_asleep(
-    done: Run, sleeper: subprocess.Popen[bytes], counted: Path, control: str | None
-) -> bool:
+def replace_if_asleep(done: Run, sleeper: Owner, counted: Path, control: str | None) -> bool:
     """Once the owner sleeps: let another take its session and sleep before it writes; wake the first, see
     what it writes, end it; wake the other and let it tell on. The first one's end is the kill. False where
     it was not replaced: it never slept, or fell asleep while it held the database, and nobody could write.
@@ -224,13 +225,16 @@ def run_until_replaced(root: Path, schedule: Schedule, control: str | None = Non
     return done
 
 
-def _asleep(process: subprocess.Popen[bytes]) -> bool:
+def _asleep(process: Owner) -> bool:
     """Wait until it has stopped itself: True, or has ended: False."""
 
     def state() -> str:
         if process.poll() is not None:
             return "ended"
-        stat = Path(f"/proc/{process.pid}/stat").read_text("utf-8", "replace")
+        try:
+            stat = Path(f"/proc/{process.pid}/stat").read_text("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
         return "asleep" if stat.rpartition(")")[2].split()[0] == "T" else ""
 
     return until(state, "it sleeps or has ended", PATIENCE) == "asleep"

@@ -49,7 +49,7 @@ from outlast.turns.requests import AnswerRequest, CloseRequest, Request, StopReq
 SESSION = "story"
 SNAPSHOTS_FROM = 2_000
 """Bytes of journal that are worth a snapshot here, so that a short story has some."""
-PATIENCE = float(os.environ.get("STORY_PATIENCE", "60"))
+PATIENCE = 60.0
 """Seconds after which a step that does not come about fails the story."""
 DONE, STUCK = 0, 3
 """How the process ends: the story is over, a step never came about."""
@@ -68,8 +68,6 @@ RETRIED = frozenset({"six", "seven"})
 """Those that a person lets run again."""
 
 ENDINGS = (t.TurnDone, t.TurnFailed, t.TurnInterrupted, t.TurnParked)
-TAKE_OVER = "STORY_TAKE_OVER" in os.environ
-"""Begin by taking the session from an owner that lives."""
 POLICY = "Allowed?"
 """The question that a policy answers."""
 
@@ -120,8 +118,9 @@ class Told:
 
 
 class Teller:
-    def __init__(self, root: Path, runtime: Runtime) -> None:
+    def __init__(self, root: Path, runtime: Runtime, patience: float) -> None:
         self.root = root
+        self.patience = patience
         self.work = root / "work"
         self.runtime = runtime
         self.session = runtime.session(SESSION, workspace=self.work)
@@ -165,7 +164,7 @@ class Teller:
 
     async def _wait(self, what: str, look_now: Callable[[], Awaitable[T | None]]) -> T:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self.patience):
                 with self.runtime.store.changes(SESSION) as changed:
                     while True:
                         changed.clear()
@@ -195,8 +194,8 @@ class Teller:
 
     # --- the story -----------------------------------------------------------------------------
 
-    async def tell(self) -> None:
-        if TAKE_OVER:
+    async def tell(self, *, take_over: bool) -> None:
+        if take_over:
             await self.runtime.restore(SESSION, take_over=True)
         for chapter in (self.queue_and_gates, self.cancel, self.crash, self.power_cut, self.end):
             await chapter()
@@ -295,7 +294,8 @@ def policy(gate: t.GateOpened) -> str | None:
     return "yes" if gate.question == POLICY else None
 
 
-async def tell(root: Path) -> int:
+async def tell(root: Path, *, take_over: bool = False, patience: float = PATIENCE) -> int:
+    """`take_over`: begin by taking the session from an owner that lives."""
     snapshots.LEAST = SNAPSHOTS_FROM
     argv = command(SCRIPTED, "--effects", str(root / "effects"))
     agents = {"scripted": Chosen(argv, stdin="open")}
@@ -304,12 +304,12 @@ async def tell(root: Path) -> int:
         async with Runtime(
             url, agents=agents, on_gate=policy, label="teller", effects=effects(root)
         ) as runtime:
-            await Teller(root, runtime).tell()
+            await Teller(root, runtime, patience).tell(take_over=take_over)
     except StuckError as stuck:
         print(f"stuck: {stuck}", file=sys.stderr)
         return STUCK
     return DONE
 
 
-if __name__ == "__main__":
-    raise SystemExit(asyncio.run(tell(Path(sys.argv[1]))))
+def main(root: Path, take_over: bool) -> int:
+    return asyncio.run(tell(root, take_over=take_over))
