@@ -1,4 +1,4 @@
-"""Reading files that somebody else may have put there."""
+"""Files that somebody else may have put there, read; and folders, made durable."""
 
 from __future__ import annotations
 
@@ -26,3 +26,12 @@ def read_regular(path: Path, limit: int) -> bytes:
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it has more than {limit} bytes", str(path))
     return data
+
+
+def flush_folder(folder: Path) -> None:
+    """What was made, renamed or removed in the folder stays so after a power cut. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -60,7 +60,7 @@ WITHOUT: dict[str, tuple[str, str]] = {
     "store/sqlite/quarantine.py:_keep_rows": ("os.fsync", "a draft, until repair.quarantine.before_rename"),
     "store/sqlite/quarantine.py:_write": ("os.fsync", "the same"),
     "store/sqlite/quarantine.py:copy_pages": ("os.fsync", "the same"),
-    "store/sqlite/layout.py:flush_folder": ("os.fsync", "after the rename or mkdir that it makes last"),
+    "files.py:flush_folder": ("os.fsync", "after the rename or mkdir that it makes last"),
     "store/sqlite/witness.py:Witness._put": (
         "os.pwrite",
         "its caller passes store.witness.before and .after",
@@ -69,10 +69,7 @@ WITHOUT: dict[str, tuple[str, str]] = {
         "os.ftruncate, os.pwrite",
         "a witness that was cut off says nothing, as none does",
     ),
-    "agents/provider_state.py:put_back": (
-        "os.fsync",
-        "after the rename: until its record nobody was told of it",
-    ),
+    "agents/provider_state.py:keep_aside": ("kept.unlink", "half a copy that nobody was told of"),
     "keep/layout.py:Record.place": (
         "os.fsync",
         "after the rename, between two points: a kill finds the new name",

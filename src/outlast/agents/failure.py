@@ -14,6 +14,7 @@ from shlex import quote
 from typing import Literal
 
 from outlast.agents.contract import ExitInfo, Failure
+from outlast.agents.redaction import redact
 from outlast.agents.retry import DISCONNECTED, OVERLOADED, RATE_LIMITED, RetryPolicy, sensible
 from outlast.errors import naming
 
@@ -209,7 +210,6 @@ TAXONOMY: Mapping[str, Kind] = {kind.code: kind for kind in _KINDS}
 
 _ALIASES: Mapping[str, tuple[str, ...]] = {
     "auth_failed": (
-        "401",
         "authentication_error",
         "invalid_api_key",
         "invalid_authentication",
@@ -218,9 +218,8 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
         "unauthenticated",
         "unauthorized",
     ),
-    "rate_limited": ("429", "rate_limit", "rate_limit_error", "rate_limit_exceeded", "too_many_requests"),
+    "rate_limited": ("rate_limit", "rate_limit_error", "rate_limit_exceeded", "too_many_requests"),
     "quota_exhausted": (
-        "402",
         "billing_error",
         "credit_balance_too_low",
         "insufficient_quota",
@@ -231,9 +230,6 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
         "usage_limit_reached",
     ),
     "provider_overloaded": (
-        "502",
-        "503",
-        "529",
         "overloaded",
         "overloaded_error",
         "server_is_overloaded",
@@ -255,6 +251,8 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "cancelled": ("aborted", "canceled", "interrupted"),
 }
 _CODES = {alias: code for code, aliases in _ALIASES.items() for alias in aliases}
+_STATUSES = {401: "auth_failed", 402: "quota_exhausted", 403: "auth_failed", 429: "rate_limited"}
+_SERVER_ERRORS = range(500, 600)
 
 _TEXTS = tuple(
     (re.compile(pattern, re.IGNORECASE), code)
@@ -277,23 +275,13 @@ _TEXTS = tuple(
     )
 )
 
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_UNIT = r"(?:ms|s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?)(?![a-z])"
+_AMOUNT = rf"\d{{1,9}}(?:\.\d{{1,9}})? ?{_UNIT}"
 _PAUSE = re.compile(
-    r"(?:try again|retry) (?:in|after) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|sec|seconds?|minutes?)\b", re.IGNORECASE
+    rf"(?:try again|retry) (?:in|after) ({_AMOUNT}(?:(?:,? and |, ?| )?{_AMOUNT}){{0,3}})", re.IGNORECASE
 )
-_UNITS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "minute": 60.0, "minutes": 60.0}
-
-_SECRETS = (
-    re.compile(r"\b(?:sk|pk|rk|ghp|gho|ghs|ghu|glpat|xox[a-z])[-_][A-Za-z0-9_-]{6,}"),
-    re.compile(r"\bgithub_pat_\w{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\bAIza[\w-]{20,}"),
-    re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),
-    re.compile(r"(?i)(?<=\bbearer )\S+|(?<=\bbasic )[A-Za-z0-9+/=]{8,}"),
-    re.compile(r"(?<=://)[^\s/@]+(?=@)"),
-    re.compile(
-        r"(?i)(?<![\w-])(?:[\w-]*(?:api[_-]?key|token|secret|passwd|password|credential)s?[\w-]*)[\"']?\s*[=:]\s*[\"']?"
-        r"([^\s\"',;&}]{4,})"
-    ),
-)
-_MASK = "[redacted]"
+_PARTS = re.compile(r"([\d.]+) ?(ms|[smhd])", re.IGNORECASE)
 
 OUTPUT_UNKEPT = (
     "the agent was ended: no file may grow so large as its output would make one; raise the limit (`ulimit -f"
@@ -349,7 +337,14 @@ def classify_code(text: str) -> str:
     """The taxonomy's code for a structured code of an agent or provider (`rate_limit_error`, `429`);
     `unknown` for any other."""
     code = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text.strip()).lower()).strip("_")
+    if re.fullmatch(r"[1-5]\d\d", code):
+        return code_of_status(int(code))
     return code if code in TAXONOMY else _CODES.get(code, "unknown")
+
+
+def code_of_status(status: int) -> str:
+    """The taxonomy's code for the HTTP status with which a provider refused a model call."""
+    return "provider_overloaded" if status in _SERVER_ERRORS else _STATUSES.get(status, "unknown")
 
 
 def classify_text(text: str) -> str:
@@ -374,25 +369,17 @@ def reported(
 
 
 def pause_in(text: str) -> float | None:
-    """Seconds that a message asks to be left alone, in a provider's words ("try again in 11.5s")."""
+    """Seconds that a message asks to be left alone, in a provider's words ("try again in 1m11.5s")."""
     asked = _PAUSE.search(text)
-    return None if asked is None else sensible(float(asked[1]) * _UNITS[asked[2].lower()])
+    if asked is None:
+        return None
+    return sensible(sum(float(number) * _UNITS[unit.lower()] for number, unit in _PARTS.findall(asked[1])))
 
 
 def tidy(text: str, secrets: Iterable[str] = ()) -> str:
     """`text` redacted and cut to what a message may hold."""
     text = redact(text[: 2 * MESSAGE_LIMIT], secrets)
     return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 1] + "…"
-
-
-def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text` without what looks like a credential, and without each of `secrets` (8 characters or more)."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= 8:
-            text = text.replace(secret, _MASK)
-    for pattern in _SECRETS:
-        text = pattern.sub(_mask, text)
-    return text
 
 
 def without(failure: Failure, secrets: Iterable[str]) -> Failure:
@@ -403,13 +390,6 @@ def without(failure: Failure, secrets: Iterable[str]) -> Failure:
         cut = max((b for b in begins if told[:-1].endswith(b)), key=len, default="")
         told = told[: len(told) - 1 - len(cut)] + "…"
     return replace(failure, message=redact(told, secrets))
-
-
-def _mask(match: re.Match[str]) -> str:
-    if match.lastindex is None:
-        return _MASK
-    start, whole = match.start(1) - match.start(), match[0]
-    return whole[:start] + _MASK
 
 
 def _exit_failure(code: str, message: str, info: ExitInfo) -> Failure:

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeGuard
 
 import msgspec
 
-from outlast.agents.failure import redact
+from outlast.agents.redaction import redact
 from outlast.errors import ConfigError
 
 McpServer: TypeAlias = Mapping[str, object]

@@ -20,6 +20,7 @@ from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
 from outlast.agents.transcript import open_regular
 from outlast.faults import point
+from outlast.files import flush_folder
 
 CAP = 64 * 1024 * 1024
 """Bytes of a file past which no more of it is captured."""
@@ -265,8 +266,8 @@ def _adopts(words: Sequence[bytes]) -> bool:
 
 
 def keep_aside(path: Path, folder: Path) -> Path:
-    """Copy the file into `folder`, under a name that none there has, durably. What cannot be read, or is no
-    file, is moved there, or beside where it is on another filesystem. Raises OSError."""
+    """Copy the file into `folder`, under a name that none there has, whole and durably. What cannot be
+    read, or is no file, is moved there, or beside where it is on another filesystem. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         open_regular(path).close()
@@ -281,10 +282,17 @@ def keep_aside(path: Path, folder: Path) -> Path:
             number += 1
             continue
         point("state.keep_aside.before_copy")
-        with os.fdopen(out, "wb") as copy, path.open("rb") as original:
-            shutil.copyfileobj(original, copy)
-            copy.flush()
-            os.fsync(copy.fileno())
+        try:
+            with os.fdopen(out, "wb") as copy, path.open("rb") as original:
+                shutil.copyfileobj(original, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+        except OSError:
+            # Half a copy keeps nothing, and the next try would put another one beside it.
+            with suppress(OSError):
+                kept.unlink()
+            raise
+        flush_folder(folder)
         point("state.keep_aside.after_copy")
         return kept
 
@@ -318,11 +326,7 @@ def put_back(path: Path, pieces: Iterable[bytes]) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    flush_folder(path.parent)
 
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{16}\.outlast-draft")

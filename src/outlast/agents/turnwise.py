@@ -29,8 +29,6 @@ _RAW_LIMIT = 4 * 1024
 _SENT_LIMIT = 2
 """Only the running turn's is ever asked for. All of them are in the record of each turn's end."""
 _SHOWN = 3
-_STATUS = {401: "auth_failed", 402: "quota_exhausted", 403: "auth_failed", 429: "rate_limited"}
-_SERVER = 500
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -63,11 +61,6 @@ def close_gates(gates: dict[str, bool]) -> list[GateClosed]:
     unanswered = [gate for gate, answered in gates.items() if not answered]
     gates.clear()
     return [GateClosed(gate) for gate in unanswered]
-
-
-def code_of_status(status: int) -> str:
-    """The taxonomy's code for the HTTP status with which a provider refused a model call."""
-    return _STATUS.get(status, "provider_overloaded" if status >= _SERVER else "unknown")
 
 
 def raw_line(line: bytes, size: int) -> Raw:

@@ -124,7 +124,7 @@ def keep_seal(store: Store, head: Head) -> Path:
 
 def write_anew(path: Path, data: bytes) -> None:
     """All or nothing, also over a power cut. Raises OSError."""
-    from outlast.store.sqlite.layout import flush_folder
+    from outlast.files import flush_folder
 
     draft = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from outlast.agents.contract import Agent, Failure
 from outlast.agents.environment import secrets_in
-from outlast.agents.failure import redact
+from outlast.agents.failure import tidy
 from outlast.agents.provider_state import (
     PIECE,
     KeepsState,
@@ -325,7 +325,7 @@ class ProviderSession:
             provider_session=self._loop.provider_session or "",
             state=state,  # type: ignore[arg-type]
             source="resumed",
-            reason=redact(reason, secrets_in(self.hosting.environ)),
+            reason=tidy(reason, secrets_in(self.hosting.environ)),
         )
 
     def _draft(self, body: Body) -> list[Draft]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from outlast.agents.contract import AgentEvent, Delta, Notice, NotLanded, SessionLost
 from outlast.agents.environment import secrets_in
-from outlast.agents.failure import redact
+from outlast.agents.failure import tidy
+from outlast.agents.redaction import redact
 from outlast.turns.host import AgentHost
 from outlast.turns.merge import Merger
 
@@ -40,7 +41,7 @@ def _without_secrets(event: AgentEvent, host: AgentHost) -> AgentEvent:
     secrets = secrets_in(host.hosting.environ)
     if isinstance(event, Notice):
         return Notice(redact(event.text, secrets))
-    return replace(event, reason=redact(event.reason, secrets))
+    return replace(event, reason=tidy(event.reason, secrets))
 
 
 async def read_on(

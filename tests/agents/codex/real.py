@@ -114,10 +114,6 @@ class Model(ScriptedModel):
         return replace(reply, calls=tuple(calls))
 
 
-def _patient(call: ToolCall) -> ToolCall:
-    return replace(call, arguments={**call.arguments, "yield_time_ms": YIELD_MS})
-
-
 class CodexPlace(Place):
     """A place whose agents are codex: `codex` may do all, `careful` may only read and asks for the rest."""
 

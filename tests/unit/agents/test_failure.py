@@ -14,7 +14,6 @@ from outlast.agents.failure import (
     kind_of,
     pause_in,
     recovery_of,
-    redact,
     reported,
     tidy,
 )
@@ -102,6 +101,11 @@ def test_signal_and_status_are_told_apart(info: ExitInfo, code: str, says: str) 
         ("Rate-Limited", "rate_limited"),
         ("429", "rate_limited"),
         ("401", "auth_failed"),
+        ("403", "auth_failed"),
+        ("500", "provider_overloaded"),
+        ("504", "provider_overloaded"),
+        ("404", "unknown"),
+        ("600", "unknown"),
         ("insufficient_quota", "quota_exhausted"),
         ("overloaded_error", "provider_overloaded"),
         ("thread_not_found", "session_missing"),
@@ -155,24 +159,6 @@ def test_credential_leak(text: str) -> None:
         assert "[redacted]" in told
 
 
-def test_values_that_are_known_to_be_secret_are_taken_out_wherever_they_are() -> None:
-    assert redact("xhunter2hunter2x", ["hunter2hunter2", "short"]) == "x[redacted]x"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "the token expired",
-        "max_tokens is too high",
-        "no api key found",
-        "see https://example.com/a@b",
-        "task-123456",
-    ],
-)
-def test_plain_words_stay(text: str) -> None:
-    assert redact(text) == text
-
-
 @given(st.text())
 def test_a_message_is_bounded(text: str) -> None:
     assert len(tidy(text * 500)) <= MESSAGE_LIMIT
@@ -185,6 +171,13 @@ def test_a_message_is_bounded(text: str) -> None:
         ("Rate limit reached. Please try again in 20 seconds.", 20.0),
         ("Try again in 850ms", 0.85),
         ("please retry after 2 minutes", 120.0),
+        ("Please try again in 7m12s.", 432.0),
+        ("try again in 1h30m", 5400.0),
+        ("Try again in 2 hours and 5 minutes.", 7500.0),
+        ("retry after 1 day, 3 hrs", 97200.0),
+        ("try again in 3 days", 259200.0),
+        ("try again in 12 mins 30 secs", 750.0),
+        ("try again in 5 months", None),
         ("or try again at 6:19 AM", None),
         ("try again in a moment", None),
         ("try again in 3 steps", None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,6 +94,19 @@ def test_put_back_replaces_whole_and_keeps_what_was_there(file: Path, tmp_path: 
     assert {path.read_bytes() for path in kept} == {b"one\ntwo\nthree\n"}
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [file.name]
     assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_copy_that_the_disk_refuses_leaves_no_half_of_it(file: Path, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5, hard))
+    try:
+        for _ in range(2):
+            with pytest.raises(OSError, match="too large"):
+                keep_aside(file, tmp_path / "kept")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list((tmp_path / "kept").iterdir()) == []
+    assert keep_aside(file, tmp_path / "kept").name == file.name
 
 
 def test_a_put_back_that_fails_leaves_what_was_there(file: Path, tmp_path: Path) -> None:

@@ -9,12 +9,10 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from outlast.agents.installing import how_to_install
+from outlast.agents.installing import how_to_install, is_native, named_program
 from outlast.errors import AgentError
 
 _WHEEL = "claude_agent_sdk"
-_ELF = b"\x7fELF"
-_MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(?:[-+.][\w.]+)?")
 _SAID = re.compile(rb'"version"\s*:\s*"([^"]+)"')
 _SAYS_ITS_VERSION = 4096
@@ -27,7 +25,7 @@ def find_claude(configured: str | None, environ: Mapping[str, str]) -> Path:
     For npm's wrapper on PATH it is the native program that the wrapper would run, where that is there.
     Raises AgentError when there is none."""
     if configured is not None:
-        return _configured(Path(configured).expanduser(), environ)
+        return native_of(named_program("Claude Code", Path(configured), environ))
     found = shutil.which("claude", path=environ.get("PATH", ""))
     if found is not None:
         return native_of(Path(found))
@@ -40,23 +38,13 @@ def find_claude(configured: str | None, environ: Mapping[str, str]) -> Path:
     )
 
 
-def _configured(path: Path, environ: Mapping[str, str]) -> Path:
-    found = shutil.which(str(path), path=environ.get("PATH", ""))
-    if found is None:
-        raise AgentError(
-            f"Claude Code's program {path} is not there or can't be run",
-            hint="correct it: `command` in the configuration, `binary` in Python",
-        )
-    return native_of(Path(found))
-
-
 def native_of(program: Path) -> Path:
     """The native program behind npm's wrapper, or the program itself. Layouts known: the platform's package
     beside the wrapper's or in its `node_modules`."""
     real = program.resolve()
-    if _is_native(real):
+    if is_native(real):
         return program
-    return next((native for native in _natives(_package_of(real)) if _is_native(native)), program)
+    return next((native for native in _natives(_package_of(real)) if is_native(native)), program)
 
 
 def _package_of(script: Path) -> Path:
@@ -67,15 +55,6 @@ def _natives(package: Path) -> Iterator[Path]:
     for root in (package.parent, package / "node_modules" / "@anthropic-ai"):
         yield from sorted(root.glob("claude-code-*/claude"))
         yield from sorted(root.glob("claude-code-*/bin/claude"))
-
-
-def _is_native(path: Path) -> bool:
-    try:
-        with path.open("rb") as program:
-            magic = program.read(4)
-    except OSError:
-        return False
-    return magic == _ELF or magic in _MACH_O
 
 
 def _wheel() -> Path | None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from outlast.agents.claude.wire import Result
 from outlast.agents.contract import Failure
-from outlast.agents.failure import classify_code, classify_text, pause_in, tidy
+from outlast.agents.failure import classify_code, classify_text, code_of_status, pause_in, tidy
 from outlast.agents.retry import sensible
-from outlast.agents.turnwise import code_of_status
 
 MISSING = "No conversation found"
 """How the program begins to say that it has no session of this id."""

@@ -14,7 +14,7 @@ from outlast.agents.claude.frames import apply_frame
 from outlast.agents.claude.gates import Payload, is_of, response
 from outlast.agents.claude.state import State, Steer
 from outlast.agents.claude.turn import end_turn, end_with_process
-from outlast.agents.claude.wire import ControlRequest, ControlResponse, Frame, decode, decode_frame
+from outlast.agents.claude.wire import ControlRequest, ControlResponse, Frame, decode_frame
 from outlast.agents.contract import (
     AgentEvent,
     CloseStdin,
@@ -27,6 +27,7 @@ from outlast.agents.contract import (
 )
 from outlast.agents.failure import classify_exit
 from outlast.agents.peer import repair_surrogates
+from outlast.agents.shapes import decode
 from outlast.agents.turnwise import failed, note_sent, prompt_name, raw_line
 from outlast.errors import InvalidRecordError
 

@@ -25,7 +25,6 @@ from outlast.agents.claude.wire import (
     Result,
     Retry,
     StreamEvent,
-    decode,
 )
 from outlast.agents.contract import (
     AgentEvent,
@@ -41,6 +40,7 @@ from outlast.agents.contract import (
 )
 from outlast.agents.failure import tidy
 from outlast.agents.retry import TIME_MOST
+from outlast.agents.shapes import decode
 from outlast.agents.turnwise import Ended, failed
 
 Events = list[AgentEvent] | None

@@ -13,8 +13,9 @@ from typing import Literal
 
 import msgspec
 
-from outlast.agents.claude.wire import EMPTY, decode, plain
+from outlast.agents.claude.wire import EMPTY
 from outlast.agents.contract import GateRequested
+from outlast.agents.shapes import decode, plain
 from outlast.agents.turnwise import OFFER_MOST, bounded, distinct
 from outlast.records.types import Choice
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from outlast.agents.claude.transcript import claude_home, find_transcript, folder_name, is_folder_of
-from outlast.agents.claude.wire import EMPTY, Block, decode
+from outlast.agents.claude.wire import EMPTY, Block
 from outlast.agents.provider_state import Said, StateFile, StatePlace, StateSummary, lives_since
+from outlast.agents.shapes import decode
 from outlast.agents.transcript import open_regular
 from outlast.agents.turnwise import FirstAndLast, places
 from outlast.errors import AgentError

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from outlast.agents.claude.state import State
-from outlast.agents.claude.wire import Block, Frame, decode, plain
+from outlast.agents.claude.wire import Block, Frame
 from outlast.agents.claude.wire import Message as WireMessage
 from outlast.agents.contract import AgentEvent, Message, ToolCall
+from outlast.agents.shapes import decode, plain
 from outlast.agents.turnwise import bounded
 
 _OPEN_LIMIT = 1_000

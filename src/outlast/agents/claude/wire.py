@@ -6,11 +6,9 @@ is not of the protocol."""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 
-T = TypeVar("T")
+from outlast.agents.shapes import decode
 
 EMPTY = msgspec.Raw(b"null")
 
@@ -178,17 +176,3 @@ class ControlResponse(msgspec.Struct, frozen=True):
 def decode_frame(line: bytes) -> Frame | None:
     """The frame in a line, or None when the line holds none."""
     return decode(line, Frame)
-
-
-def decode(data: bytes | msgspec.Raw, shape: type[T]) -> T | None:
-    """Decode JSON of a known shape; None when it has another one."""
-    try:
-        return msgspec.json.decode(data, type=shape)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-
-
-def plain(data: msgspec.Raw) -> str:
-    """JSON as text for people, empty for null."""
-    text = bytes(data).decode(errors="replace")
-    return "" if text == "null" else text

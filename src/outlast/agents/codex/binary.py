@@ -9,12 +9,10 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from outlast.agents.installing import how_to_install
+from outlast.agents.installing import how_to_install, is_native, named_program
 from outlast.errors import AgentError
 
 _WHEEL = "codex_cli_bin"
-_ELF = b"\x7fELF"
-_MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
 
 def find_codex(configured: str | None, environ: Mapping[str, str]) -> Path:
@@ -23,7 +21,7 @@ def find_codex(configured: str | None, environ: Mapping[str, str]) -> Path:
     For npm's wrapper script on PATH it is the native program that the script would run. Raises AgentError
     when there is none."""
     if configured is not None:
-        return _configured(Path(configured).expanduser(), environ)
+        return native_of(named_program("codex", Path(configured), environ))
     found = shutil.which("codex", path=environ.get("PATH", ""))
     if found is not None:
         return native_of(Path(found))
@@ -36,25 +34,15 @@ def find_codex(configured: str | None, environ: Mapping[str, str]) -> Path:
     )
 
 
-def _configured(path: Path, environ: Mapping[str, str]) -> Path:
-    found = shutil.which(str(path), path=environ.get("PATH", ""))
-    if found is None:
-        raise AgentError(
-            f"codex's program {path} is not there or can't be run",
-            hint="correct it: `command` in the configuration, `binary` in Python",
-        )
-    return native_of(Path(found))
-
-
 def native_of(program: Path) -> Path:
     """The native program behind npm's wrapper script, or the program itself.
 
     Layouts known: the platform's package beside the wrapper's or in its `node_modules` (0.171), and the
     older one with `vendor` in the wrapper's own package."""
     real = program.resolve()
-    if _is_native(real) or real.name != "codex.js":
+    if is_native(real) or real.name != "codex.js":
         return program
-    return next((native for native in _natives(real.parent.parent) if _is_native(native)), program)
+    return next((native for native in _natives(real.parent.parent) if is_native(native)), program)
 
 
 def _natives(package: Path) -> Iterator[Path]:
@@ -62,15 +50,6 @@ def _natives(package: Path) -> Iterator[Path]:
         yield from sorted(root.glob("codex-*/vendor/*/bin/codex"))
     yield from sorted(package.glob("vendor/*/bin/codex"))
     yield from sorted(package.glob("vendor/*/codex/codex"))
-
-
-def _is_native(path: Path) -> bool:
-    try:
-        with path.open("rb") as program:
-            magic = program.read(4)
-    except OSError:
-        return False
-    return magic == _ELF or magic in _MACH_O
 
 
 def _wheel() -> Path | None:

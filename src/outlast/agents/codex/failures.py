@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import msgspec
 
-from outlast.agents.codex.wire import RpcError, TurnError, decode
+from outlast.agents.codex.wire import RpcError, TurnError
 from outlast.agents.contract import Failure
-from outlast.agents.failure import classify_text, pause_in, tidy
-from outlast.agents.turnwise import code_of_status
+from outlast.agents.failure import classify_text, code_of_status, pause_in, tidy
+from outlast.agents.shapes import decode
 
 _CODES = {
     "usageLimitExceeded": "quota_exhausted",

@@ -23,7 +23,6 @@ from outlast.agents.codex.wire import (
     OpenParams,
     PromptParams,
     SteerParams,
-    decode,
     decode_frame,
 )
 from outlast.agents.contract import (
@@ -38,6 +37,7 @@ from outlast.agents.contract import (
 )
 from outlast.agents.failure import classify_exit
 from outlast.agents.peer import repair_surrogates
+from outlast.agents.shapes import decode
 from outlast.agents.turnwise import close_gates, failed, note_sent, prompt_name, raw_line
 from outlast.errors import InvalidRecordError
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from outlast.agents.codex.wire import RpcId, decode, plain
+from outlast.agents.codex.wire import RpcId
 from outlast.agents.contract import GateRequested
+from outlast.agents.shapes import decode, plain
 from outlast.agents.turnwise import OFFER_MOST, bounded, distinct, oversize
 from outlast.records.types import Choice
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from outlast.agents.codex.wire import Item, decode, plain
+from outlast.agents.codex.wire import Item
 from outlast.agents.contract import AgentEvent, Message, ToolCall
+from outlast.agents.shapes import decode, plain
 from outlast.agents.turnwise import bounded
 
 CALLS = frozenset(

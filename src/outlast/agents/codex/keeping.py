@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout
-from outlast.agents.codex.wire import decode
 from outlast.agents.provider_state import Said, StateFile, StatePlace, StateSummary
+from outlast.agents.shapes import decode
 from outlast.agents.transcript import open_regular
 from outlast.agents.turnwise import FirstAndLast
 from outlast.errors import AgentError

@@ -24,7 +24,6 @@ from outlast.agents.codex.wire import (
     Turn,
     TurnNotice,
     UsageNotice,
-    decode,
 )
 from outlast.agents.contract import (
     AgentEvent,
@@ -38,6 +37,7 @@ from outlast.agents.contract import (
 )
 from outlast.agents.failure import tidy
 from outlast.agents.retry import TIME_MOST, sensible
+from outlast.agents.shapes import decode
 from outlast.agents.turnwise import Ended, bounded, failed
 
 Events = list[AgentEvent] | None

@@ -6,7 +6,7 @@ from outlast.agents.codex.failures import prompt_failure, session_failure
 from outlast.agents.codex.requests import ThreadSettings
 from outlast.agents.codex.state import State
 from outlast.agents.codex.turn import end_turn, not_landed, tell_end
-from outlast.agents.codex.wire import Frame, RpcError, RpcId, ThreadResult, TurnResult, decode, plain
+from outlast.agents.codex.wire import Frame, RpcError, RpcId, ThreadResult, TurnResult
 from outlast.agents.contract import (
     AgentEvent,
     Failure,
@@ -16,6 +16,7 @@ from outlast.agents.contract import (
     StartFailed,
 )
 from outlast.agents.failure import tidy
+from outlast.agents.shapes import decode, plain
 from outlast.agents.turnwise import failed
 
 _RANK = {"readOnly": 0, "read-only": 0, "workspaceWrite": 1, "workspace-write": 1}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.agents.codex.wire import decode
+from outlast.agents.shapes import decode
 from outlast.agents.transcript import Transcript, open_regular
 from outlast.agents.turnwise import places
 

@@ -6,12 +6,11 @@ that is not of the protocol."""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 
+from outlast.agents.shapes import decode
+
 RpcId = int | str
-T = TypeVar("T")
 
 
 class RpcError(msgspec.Struct, frozen=True):
@@ -36,11 +35,6 @@ class Sent(msgspec.Struct, frozen=True):
     """What we add to a prompt's frame for our own fold; codex ignores the field (measured)."""
 
     attempt: int = 1
-
-
-class UserContent(msgspec.Struct, frozen=True, rename="camel"):
-    type: str
-    text: str = ""
 
 
 class Item(msgspec.Struct, frozen=True, rename="camel"):
@@ -201,17 +195,3 @@ class InterruptParams(msgspec.Struct, frozen=True, rename="camel"):
 def decode_frame(line: bytes) -> Frame | None:
     """The frame in a line, or None when the line holds none."""
     return decode(line, Frame)
-
-
-def decode(data: bytes | msgspec.Raw, shape: type[T]) -> T | None:
-    """Decode JSON of a known shape; None when it has another one."""
-    try:
-        return msgspec.json.decode(data, type=shape)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-
-
-def plain(data: msgspec.Raw) -> str:
-    """JSON as text for people, empty for null."""
-    text = bytes(data).decode(errors="replace")
-    return "" if text == "null" else text

@@ -22,9 +22,10 @@ import apsw
 
 from outlast.errors import UsageError
 from outlast.faults import point
+from outlast.files import flush_folder
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import connect_reader, translated
-from outlast.store.sqlite.layout import Layout, flush_folder, unwritable
+from outlast.store.sqlite.layout import Layout, unwritable
 
 _PAGES = 256
 """Copied between two looks at the clock."""

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from outlast import clock
 from outlast.faults import point
+from outlast.files import flush_folder
 from outlast.store import refusals
-from outlast.store.sqlite.layout import flush_folder, unwritable
+from outlast.store.sqlite.layout import unwritable
 
 _DIGEST_SIZE = 64
 

@@ -17,6 +17,7 @@ from outlast.errors import (
     UsageError,
     in_words,
 )
+from outlast.files import flush_folder
 
 NETWORK_FILESYSTEMS = frozenset(
     {
@@ -96,15 +97,6 @@ def refuse_impossible(layout: Layout) -> None:
             f"no store can be at {layout.database}: {path} is in the way",
             hint="OUTLAST_STORE, or `store` in a configuration file, names the file of a database",
         )
-
-
-def flush_folder(folder: Path) -> None:
-    """What was made, renamed or removed in the folder stays so after a power cut. Raises OSError."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def prepare(layout: Layout) -> None:

@@ -20,9 +20,10 @@ import apsw
 
 from outlast.errors import OutlastError
 from outlast.faults import point
+from outlast.files import flush_folder
 from outlast.store.contract import Cut, Tip
 from outlast.store.sqlite.connection import connect_reader, translated
-from outlast.store.sqlite.layout import Layout, flush_folder, make_private_folder, unwritable
+from outlast.store.sqlite.layout import Layout, make_private_folder, unwritable
 from outlast.store.sqlite.packing import Columns, PackingError, unpacking
 from outlast.store.sqlite.rows import RECORD_COLUMNS
 from outlast.store.sqlite.transaction import SELECT_EARLIER, SELECT_SESSION

@@ -18,6 +18,7 @@ import apsw
 
 from outlast.errors import IntegrityError
 from outlast.faults import point
+from outlast.files import flush_folder
 from outlast.store.sqlite import schema
 from outlast.store.sqlite.connection import (
     PAGE_SIZE,
@@ -26,7 +27,7 @@ from outlast.store.sqlite.connection import (
     require_safe_sqlite,
     translated,
 )
-from outlast.store.sqlite.layout import Layout, flush_folder, make_private_folder, unwritable
+from outlast.store.sqlite.layout import Layout, make_private_folder, unwritable
 from outlast.store.sqlite.mending import damaged, require_sound
 from outlast.store.sqlite.packing import Value
 from outlast.store.sqlite.quarantine import copy_pages
