@@ -1,6 +1,6 @@
 """The real codex against a model that refuses: what is tried again by itself, how, and what is not.
 
-The wait is cut short by `outlast retry`; that it is waited in full is shown with quicker agents."""
+Most waits are cut short by `outlast retry`; one is waited in full here, others with quicker agents."""
 
 from __future__ import annotations
 
@@ -127,6 +127,18 @@ def test_kinds_that_pass_by_themselves(
     assert place.journal("job").the(TurnFailed).receipt.error.code == code
     assert planned(place).wait >= wait
     goes_on(place, runtime)
+
+
+def test_a_pause_that_the_provider_names_is_waited_in_full(place: CodexPlace) -> None:
+    refuses(place, StreamError("rate_limit_exceeded", "please try again in 0m3s"))
+    ended = place.run(PROMPT).wait()
+    assert ended.status == 0, ended
+    journal = place.journal("job")
+    failed, again = journal.of("TurnFailed")[0], journal.of("InputReserved")[-1]
+    assert planned(place).wait >= 3
+    assert again.at - failed.at >= 3_000_000  # microseconds
+    assert len(journal.bodies(TurnDone)) == 1
+    assert prompts(place) == 1
 
 
 @pytest.mark.parametrize(
