@@ -66,3 +66,60 @@ def test_a_prompt_behind_a_turn_that_is_cancelled_is_not_waited_for(shell: Shell
     assert "has not begun: the queue is held" in told
     resumed = shell.run("resume", "y")
     assert (resumed.code, resumed.out) == (0, "hello\n"), resumed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["program", "workspace"])
+def test_what_waits_behind_an_agent_that_cannot_be_launched_is_not_used_up(shell: Shell, what: str) -> None:
+    """One turn is parked and says what to do; once that is mended, `retry` runs it and then the queue."""
+    usual, folder = shell.config.read_text(), shell.folder / "place"
+    folder.mkdir()
+    began = ("run", "-a", "scripted", "--session", "x", "--workspace", str(folder))
+    assert shell.run(*began, "[[say:hello]]").code == 0
+    if what == "program":
+        shell.agents(scripted=("/nowhere/agnet",))
+    else:
+        folder.rename(shell.folder / "elsewhere")
+    for text in ("one", "two", "three"):
+        assert shell.run("send", "x", f"[[say:{text}]]").code == 0
+    broken = shell.run("resume", "x")
+    assert broken.code == 1
+    assert broken.err.count(" is not there") >= 1
+    assert broken.err.count("what to do: ") == 1
+    (row,) = shell.sessions()
+    assert (row["status"], row["queued"], row["owner"]) == ("parked", 2, None)
+    shown = shell.json("show", "x")
+    assert [turn["outcome"] for turn in shown["turns"]] == ["done", "parked", "queued", "queued"]
+    parked = shown["turns"][1]
+    code = {"program": "launch_failed", "workspace": "workspace_missing"}[what]
+    assert parked["receipt"]["error"]["code"] == code
+    told = shell.run("show", "x").out
+    assert f"`outlast retry x {parked['turn']}`. Or outlast skip x {parked['turn']} leaves it" in told
+
+    shell.config.write_text(usual)
+    if what == "workspace":
+        (shell.folder / "elsewhere").rename(folder)
+    assert shell.run("retry", "x").code == 0
+    resumed = shell.run("resume", "x")
+    assert (resumed.code, resumed.out) == (0, "one\ntwo\nthree\n"), resumed
+
+
+def test_the_next_run_of_a_session_whose_program_was_misspelled_tries_it_again(shell: Shell) -> None:
+    """A person's new input lets the queue go on (decision 0057); what was parked stays, and is told."""
+    usual = shell.config.read_text()
+    shell.agents(scripted=("/nowhere/agnet",))
+    first = shell.run("run", "-a", "scripted", "--session", "x", "--json", "[[say:first]]")
+    assert (first.code, first.lines[-1]["outcome"]) == (1, "parked")
+    assert first.lines[-1]["receipt"]["error"]["code"] == "launch_failed"
+    assert shell.run("run", "--session", "x", "[[say:second]]").code == 1, (
+        "still misspelled: it says so at once"
+    )
+    shell.config.write_text(usual)
+    third = shell.run("run", "--session", "x", "[[say:third]]")
+    assert (third.code, third.out) == (0, "third\n"), third
+    assert [row["status"] for row in shell.sessions()] == ["parked"]
+    assert [turn["outcome"] for turn in shell.json("show", "x")["turns"]] == ["parked", "parked", "done"]
+    left = shell.run("resume", "x").err
+    assert left.count("Mend what is named there: no program ran. Then `outlast retry x ") == 2
+    assert shell.run("retry", "x", first.lines[0]["turn"]).code == 0
+    assert shell.run("resume", "x").out == "first\n"

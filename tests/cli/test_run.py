@@ -382,7 +382,7 @@ def test_cwd_keyed(shell: Shell) -> None:
     assert [row["id"] for row in shell.json("ls")] == ["s"]
     assert shell.json("show", "s")["turns"][0]["outcome"] == "done"
     ran = shell.run("run", "--json", "--session", "s", "again")
-    assert (ran.code, ran.lines[-1]["outcome"]) == (1, "failed")
+    assert (ran.code, ran.lines[-1]["outcome"]) == (1, "parked")
     assert "is not there" in ran.lines[-1]["receipt"]["error"]["message"]
     (shell.folder / "after").rename(folder)
     assert shell.run("run", "--session", "s", "[[say:back]]").out == "back\n"

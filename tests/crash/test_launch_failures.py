@@ -1,4 +1,5 @@
-"""An agent that cannot be launched fails its turn, says why, and costs the session nothing."""
+"""An agent that cannot be launched fails its turn, says why, and costs the session nothing: what waits is not
+used up."""
 
 from __future__ import annotations
 
@@ -86,9 +87,12 @@ async def test_a_workspace_that_is_gone_is_told_with_what_to_do(tmp_path: Path, 
             assert (await (await session.send("hi", agent="a")).result()).outcome == "done"
             (tmp_path / "work").rmdir()
         turn = await (await session.send("hello", agent="a")).result()
-        assert turn.outcome == "failed"
+        assert turn.outcome == "parked"
         assert turn.receipt is not None
         assert (turn.receipt.failed_phase, turn.receipt.error.code) == ("host_launch", "workspace_missing")
+        with pytest.raises(outlast.errors.TurnParkedError, match="is not there") as refused:
+            turn.raise_for_failure()
+        assert refused.value.hint == "Put the folder back, then `outlast retry s`."
         assert f"the workspace {tmp_path / 'work'} is not there" in turn.receipt.error.message
         assert kind_of("workspace_missing").next_step == "Put the folder back, then `outlast retry`."
     async with owner(tmp_path) as session:
@@ -111,6 +115,7 @@ async def test_of_an_agent_that_is_not_there_it_is_told_that_no_program_ran(
     async with outlast.Runtime(sqlite_url(tmp_path / "x.db"), agents=agents) as runtime, asyncio.timeout(30):
         session = runtime.session("s", workspace=tmp_path / "work")
         turn = await (await session.send("hello", agent="a")).result()
+    assert turn.outcome == "parked"
     assert turn.receipt is not None
     error = turn.receipt.error
     assert (turn.receipt.failed_phase, error.code, error.exit_status) == (

@@ -190,7 +190,6 @@ def test_a_wish_works_at_once_in_a_wait(place: Place, command: str, owner: str) 
         ("plain", "[[error:429:slow down]]"),
         ("plain", "[[tool:a:sh:started]][[fail:429::slow down]]"),
         ("plain", "[[fail:weather::it rains]]"),
-        ("plain", "[[fail:auth_failed::who are you]]"),
         ("once", "[[fail:429::slow down]]"),
     ],
 )
@@ -230,6 +229,7 @@ def test_what_was_done_is_gone_on_from_and_not_done_again(place: Place) -> None:
     [
         ("insufficient_quota:7800:no money", "it is renewed in 2 h 10 min, "),
         ("insufficient_quota::no money", "the quota is used up: insufficient_quota: no money"),
+        ("auth_failed::who are you", "who are you"),
         ("429:7800:slow down", "the provider asks to be left alone for 2 h 10 min, until "),
     ],
 )

@@ -66,12 +66,14 @@ _KINDS = (
         None,
         "The agent's program is not there or could not be started: no program ran.",
         "Mend what is named there: no program ran. Then `outlast retry`.",
+        parks=True,
     ),
     Kind(
         "workspace_missing",
         None,
         "The folder that the agent is to work in is not there, or cannot be entered: no program ran.",
         "Put the folder back, then `outlast retry`.",
+        parks=True,
     ),
     Kind(
         "home_unusable",
@@ -110,6 +112,7 @@ _KINDS = (
         None,
         "The provider refused the agent's credentials, or the agent has none.",
         "Log in with the agent's own command, or let its key through with `env`; then `outlast retry`.",
+        parks=True,
     ),
     Kind(
         "rate_limited",
@@ -294,10 +297,14 @@ def kind_of(code: str) -> Kind:
     return TAXONOMY.get(code, TAXONOMY["unknown"])
 
 
-def what_to_do(code: str, message: str, session: str) -> str:
+def what_to_do(code: str, message: str, session: str, turn: str | None = None) -> str:
     """What a person can do about a failure, with the session in its commands, and the step around the turn
-    that the message begins with: so that they can be pasted."""
-    step = naming(kind_of(code).next_step, session)
+    that the message begins with: so that they can be pasted. `turn`: it may not be the one that `retry` means
+    without a name."""
+    step = kind_of(code).next_step
+    if turn is not None:
+        step = step.replace("`outlast retry`", f"`outlast retry {quote(session)} {quote(turn)}`")
+    step = naming(step, session)
     name = quote(message.partition(": ")[0])
     return step.replace("`outlast settle STEP", f"`outlast settle {quote(session)} {name}")
 

@@ -136,7 +136,7 @@ _ENDED = {
 
 async def _left_to_a_person(store: Store, session: str) -> list[str]:
     """What nobody goes on with before a person has decided, and how to: nothing else was left to do."""
-    from outlast.agents.failure import kind_of
+    from outlast.agents.failure import kind_of, what_to_do
     from outlast.errors import naming
     from outlast.journal import load_state
     from outlast.turns.lost import held_by_loss
@@ -148,10 +148,13 @@ async def _left_to_a_person(store: Store, session: str) -> list[str]:
         return [f"the agent's session is lost{waiting}", f"  what to do: {step}"]
     lines = []
     for turn, closed in state.parked.items():
-        why = f": {closed.reason}" if closed.reason else ""
+        why = closed.message if kind_of(closed.code).parks else closed.reason
         which = f"{quote(session)} {quote(turn)}"
-        lines.append(f"turn {short(turn)} is parked{why}")
-        lines.append(f"  what to do: outlast retry {which} runs it again; outlast skip {which} leaves it")
+        again = f"outlast retry {which} runs it again; "
+        if kind_of(closed.code).parks:
+            again = f"{what_to_do(closed.code, closed.message, session, turn)} Or "
+        lines.append(f"turn {short(turn)} is parked{f': {first_line(why)}' if why else ''}")
+        lines.append(f"  what to do: {again}outlast skip {which} leaves it")
     return lines
 
 

@@ -314,9 +314,11 @@ def again(session: str, turn: str) -> str:
 
 
 def ways_on(session: str, outcome: Outcome | TurnSummary, *, told: bool = False) -> str:
-    """What a person can do about a turn that was interrupted or is parked. `told`: the choices about a lost
-    agent session were."""
+    """What a person can do about a turn that was interrupted or is parked. `told`: how it ended was, with
+    what to do about a failure or the choices about a lost agent session."""
     from shlex import quote
+
+    from outlast.agents.failure import kind_of, what_to_do
 
     which = f"{quote(session)} {quote(outcome.turn)}"
     leave = f"outlast skip {which} leaves it"
@@ -326,6 +328,9 @@ def ways_on(session: str, outcome: Outcome | TurnSummary, *, told: bool = False)
         # No agent was given it: there is nothing to repeat, and no retry without a choice.
         choose = f"outlast retry {which} with --put-back, --as-is, --reseed or --fresh goes on with it"
         return leave if told else f"{choose}; {leave}"
+    error = None if outcome.receipt is None else outcome.receipt.error
+    if error is not None and kind_of(error.code).parks:
+        return leave if told else f"{what_to_do(error.code, error.message, session, outcome.turn)} Or {leave}"
     return f"{again(session, outcome.turn)}; {leave}"
 
 

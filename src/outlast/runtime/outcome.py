@@ -32,7 +32,8 @@ Kind = Literal["done", "failed", "interrupted", "parked", "cancelled"]
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The end of one turn. `text` is what the assistant said in its last attempt; `usage` counts tokens as
-    the agent reported them; `receipt` is there when it failed; `reason` says why it did not end as done."""
+    the agent reported them; `receipt` is there when it failed, also where it is parked for that; `reason`
+    says why it did not end as done."""
 
     session: str
     turn: str
@@ -48,12 +49,13 @@ class Outcome:
         is done."""
         if self.outcome == "done":
             return
+        error = self.receipt.error if self.receipt and self.receipt.error.code in TAXONOMY else None
+        step = what_to_do(error.code, error.message, self.session) if error else None
         match self.outcome:
             case "failed":
-                error = self.receipt.error if self.receipt and self.receipt.error.code in TAXONOMY else None
                 raise TurnFailedError(
                     f"the turn failed: {self.reason}",
-                    hint=what_to_do(error.code, error.message, self.session) if error else None,
+                    hint=step,
                     turn=self.turn,
                     session_id=self.session,
                 )
@@ -65,7 +67,7 @@ class Outcome:
             case "cancelled":
                 raise TurnCancelledError("the turn was cancelled", turn=self.turn, session_id=self.session)
             case "parked":
-                hint = "`outlast retry` or `outlast skip` decides"
+                hint = step or "`outlast retry` or `outlast skip` decides"
                 raise TurnParkedError(
                     f"the turn is parked: {self.reason}", hint=hint, turn=self.turn, session_id=self.session
                 )
@@ -88,7 +90,8 @@ def outcome_of(session: str, end: End, text: str = "") -> Outcome:
                 session, turn, "cancelled" if cancelled else "interrupted", text, reason=body.evidence
             )
         case TurnParked():
-            return Outcome(session, turn, "parked", text, reason=body.detail or body.reason)
+            reason = body.detail or body.reason
+            return Outcome(session, turn, "parked", text, receipt=end.failed, reason=reason)
         case InputCancelled(reason="damaged"):
             return Outcome(session, turn, "failed", text, "damaged", reason=DAMAGED)
         case InputCancelled():

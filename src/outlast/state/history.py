@@ -284,6 +284,8 @@ class History:
     def _turn_parked(self, record: Record, body: t.TurnParked) -> None:
         turn = self._turns[record.turn or ""]
         turn.before_parked = None if turn.outcome == "running" else turn.outcome
+        if turn.before_parked != "failed":
+            turn.receipt = None  # Of an earlier attempt: not what it is parked for.
         ended_at = record.at if turn.ended_at is None else turn.ended_at
         self._end(record, "parked")
         turn.ended_at = ended_at

@@ -62,7 +62,7 @@ class TurnSummary:
     """An attempt has begun since the turn was opened: a return takes it back."""
     reopened: bool = False
     receipt: t.Receipt | None = None
-    """Of its last failed attempt."""
+    """Of its last failed attempt; of a parked turn only where it is parked for that."""
     evidence: str = ""
     """Of what cut it off."""
     parked: str = ""
@@ -98,7 +98,7 @@ class TurnSummary:
             shape["reason"] = self.reason
         if self.effects:
             shape["effects"] = [effect.to_json() for effect in self.effects.values()]
-        if self.outcome == "failed" and self.receipt is not None:
+        if self.outcome in ("failed", "parked") and self.receipt is not None:
             shape["receipt"] = msgspec.to_builtins(self.receipt)
         if self.delay is not None:
             shape["waits"] = delay_json(self.delay)

@@ -12,6 +12,7 @@ from outlast.records.envelope import Record
 from outlast.records.types import (
     AgentEventRecorded,
     InputCancelled,
+    Receipt,
     TurnAttemptStarted,
     TurnDone,
     TurnFailed,
@@ -45,6 +46,8 @@ class End:
     begun: int | None
     """The record with which its last attempt began: its text lies between that and `seq`. None: somewhere
     before what was read."""
+    failed: Receipt | None = None
+    """Of a parked one: the failure that it was parked for, in the same batch."""
 
 
 class Ends:
@@ -71,7 +74,9 @@ class Ends:
                 self._begun[turn] = end.begun
             self._ended.pop(turn, None)
         elif isinstance(body, TERMINALS):
-            self._ended[turn] = End(turn, body, record.seq, self._begun.get(turn))
+            before = self._ended.get(turn) if isinstance(body, TurnParked) else None
+            failed = before.body.receipt if before and isinstance(before.body, TurnFailed) else None
+            self._ended[turn] = End(turn, body, record.seq, self._begun.get(turn), failed)
 
     def __contains__(self, turn: object) -> bool:
         return turn in self._ended

@@ -43,7 +43,8 @@ def planned(journal: JournalBuilder, failure: Failure | None = None, attempts: i
         (Failure("rate_limited", ""), 8, "none"),
         (Failure("rate_limited", "", retry="again", retry_after=7200.0), 8, "hold"),
         (Failure("quota_exhausted", ""), 8, "hold"),
-        (Failure("auth_failed", "", retry="again"), 8, "none"),
+        (Failure("auth_failed", "", retry="again"), 8, "hold"),
+        (Failure("exit_nonzero", "", retry="again"), 8, "none"),
     ],
 )
 def test_what_follows_a_failure_in_the_spool(failure: Failure, attempts: int, then: str) -> None:
