@@ -122,11 +122,26 @@ def test_an_agent_folder_that_cannot_be_looked_at_is_named(shell: Shell) -> None
 
 
 def test_a_broken_configuration_is_a_fault_and_the_rest_is_still_looked_at(shell: Shell) -> None:
-    shell.config.write_text("[agents.x]\nkind = 'comand'\n")
+    shell.config.write_text("stroe = 'x'\n")
     found = findings(shell, "configuration")
     assert worst(found)["level"] == "fault"
-    assert "agents.x.kind" in found[0]["message"]
+    assert "stroe" in found[0]["message"]
     assert findings(shell, "disk")
+
+
+def test_every_broken_agent_table_is_a_fault_of_its_own(shell: Shell) -> None:
+    first = len(shell.config.read_text().splitlines()) + 1
+    with shell.config.open("a") as config:
+        config.write("[agents.x]\nkind = 'comand'\n[agents.y]\nkind = 'command'\n")
+    faults = [each for each in findings(shell, "configuration") if each["level"] == "fault"]
+    told = [each["message"] for each in faults]
+    assert f"`agents.x.kind` in {shell.config}:{first}: there is no agent kind 'comand'" in told
+    assert f"agent y: it has no `command` (in {shell.config}:{first + 2})" in told
+    assert any("agent scripted" in each["message"] for each in findings(shell, "agents"))
+    rows = {row["name"]: row for row in shell.json("agents")}
+    assert "comand" in rows["x"]["problem"]
+    assert rows["scripted"]["problem"] is None
+    assert "wrong: " in shell.run("agents").out
 
 
 @pytest.mark.parametrize(

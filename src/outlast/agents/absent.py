@@ -1,4 +1,5 @@
-"""Stands for an agent whose adapter is not here: a session can be had to end it, and for nothing else."""
+"""Stands for an agent whose adapter is not here, because nothing configures it or what does is wrong: a
+session can be had to end it, and for nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
 from outlast.agents.contract import Capabilities, Fold, FoldContext, LaunchContext, LaunchSpec
-from outlast.errors import AgentNotFoundError
+from outlast.errors import AgentNotFoundError, ConfigError
 
 UNREAD = "its adapter is not here, so that what it had said last is not in the journal"
 
@@ -18,7 +19,7 @@ class AbsentAgent:
     it."""
 
     kind: str
-    missing: AgentNotFoundError
+    missing: AgentNotFoundError | ConfigError
     adapter: str = "none"
     model: str | None = None
     capabilities: Capabilities = field(default_factory=Capabilities)

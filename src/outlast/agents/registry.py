@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from outlast.agents.absent import AbsentAgent
 from outlast.agents.contract import Agent, LaunchContext
 from outlast.agents.installing import how_to_install
 from outlast.errors import AgentError, AgentNotFoundError
@@ -33,9 +34,10 @@ def discover(environ: Mapping[str, str], agents: Mapping[str, Agent], workspace:
 
 
 def resolve(name: str, agents: Mapping[str, Agent], environ: Mapping[str, str]) -> Agent:
-    """The agent of this name. Raises AgentNotFoundError, which lists the names that there are."""
+    """The agent of this name. Raises AgentNotFoundError, which lists the names that there are, or ConfigError
+    where what configures it is wrong."""
     if name in agents:
-        return agents[name]
+        return usable(agents[name])
     by_name = installed(environ)
     if name in by_name:
         return by_name[name]
@@ -45,6 +47,13 @@ def resolve(name: str, agents: Mapping[str, Agent], environ: Mapping[str, str]) 
     if name in _BY_NAME:
         hint = f"{how_to_install(name)}; or {hint}"
     raise AgentNotFoundError(f"there is no agent named {name}; {there}", hint=hint)
+
+
+def usable(agent: Agent) -> Agent:
+    """The same. Raises what is missing, where it only stands for one."""
+    if isinstance(agent, AbsentAgent):
+        raise agent.missing
+    return agent
 
 
 def _look(name: str, agent: Agent, environ: Mapping[str, str], workspace: str) -> Found:

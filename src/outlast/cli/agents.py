@@ -87,5 +87,9 @@ def _cells(row: AgentRow) -> tuple[str, ...]:
         row.kind,
         version,
         ",".join(row.capabilities) or "-",
-        row.program or f"missing: {row.problem}",
+        row.program or _why_not(row),
     )
+
+
+def _why_not(row: AgentRow) -> str:
+    return f"{'wrong' if row.adapter == 'none' else 'missing'}: {row.problem}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from outlast.cli.findings import Finding, Patient
 from outlast.cli.times import age, duration
-from outlast.errors import ConfigError, OutlastError
+from outlast.errors import OutlastError
 
 if TYPE_CHECKING:
     from outlast.keep import Stray
@@ -26,14 +26,11 @@ def check_agents(patient: Patient) -> Iterator[Finding]:
 
 def check_programs(patient: Patient) -> Iterator[Finding]:
     """The agents that are configured or installed."""
+    from outlast.agents.absent import AbsentAgent
     from outlast.cli.advice import how_to_have_an_agent
     from outlast.cli.agents import agent_row
 
-    try:
-        agents = patient.config.agents()
-    except ConfigError as error:
-        yield Finding("agents", "fault", error.message, error.hint)
-        return
+    agents = patient.config.agents()
     if not agents:
         yield Finding(
             "agents",
@@ -42,6 +39,9 @@ def check_programs(patient: Patient) -> Iterator[Finding]:
             how_to_have_an_agent(patient.environ),
         )
     for name, agent in sorted(agents.items()):
+        if isinstance(agent, AbsentAgent):  # Only who uses it meets the error.
+            yield Finding("configuration", "fault", agent.missing.message, agent.missing.hint)
+            continue
         row = agent_row(name, agent)
         if row.problem is not None:
             yield Finding("agents", "warning", f"agent {name} cannot be launched here: {row.problem}")

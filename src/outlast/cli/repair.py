@@ -163,6 +163,7 @@ def _tell_database(screen: Screen, line: DatabaseLine) -> int:
 
 def _anew(config: Config, agent: str | None) -> Anew:
     """With the agents that are configured; where nothing else tells them, with `agent` and this folder."""
+    from outlast.agents.registry import usable
     from outlast.cli.options import real_workspace
     from outlast.errors import AgentNotFoundError
     from outlast.restore.anew import Anew
@@ -175,7 +176,7 @@ def _anew(config: Config, agent: str | None) -> Anew:
         if name not in known:
             hint = f"there are: {named}; --agent names the one that it goes on with"
             raise AgentNotFoundError(f"there is no agent {name!r}", hint=hint)
-        return known[name]
+        return usable(known[name])
 
     def otherwise() -> Opening:
         if agent is None:

@@ -317,15 +317,23 @@ async def _agent_name(
     request: RunRequest, runtime: Runtime, known: Mapping[str, Agent], session: str | None
 ) -> str | None:
     """The agent to begin a session with; None where the session has one. Raises UsageError listing the
-    agents, AgentNotFoundError."""
+    agents, AgentNotFoundError, and ConfigError where what describes the one that is meant is wrong."""
+    from outlast.agents.registry import usable
+
     if request.agent is not None:
         if request.agent not in known:
             raise AgentNotFoundError(f"there is no agent {request.agent!r}", hint=_agents_hint(known))
+        usable(known[request.agent])
         return request.agent
-    if session is not None and await runtime.store.entry(session) is not None:
+    begun = None if session is None else await runtime.store.entry(session)
+    if begun is not None:
+        if begun.agent in known:
+            usable(known[begun.agent])
         return None
     if len(known) == 1:
-        return next(iter(known))
+        (name, only) = next(iter(known.items()))
+        usable(only)
+        return name
     if not known:
         raise UsageError("no agent is configured or installed", hint=_agents_hint(known))
     raise UsageError("several agents are here", hint=f"choose one with --agent: {', '.join(sorted(known))}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from outlast.agents import Claude, Codex, Command
+from outlast.agents.absent import AbsentAgent
 from outlast.agents.registry import installed
 from outlast.config.settings import DURATIONS, AgentSettings
 from outlast.errors import ConfigError
@@ -13,16 +15,34 @@ from outlast.errors import ConfigError
 if TYPE_CHECKING:
     from outlast.agents.contract import Agent
 
+UNKNOWN_KIND = "unknown"
+"""Of an agent whose table does not say it in a way that can be read."""
+
 _COMMAND_ONLY = ("stdin", "require_nonce")
 _CODEX_ONLY = ("sandbox", "approval")
 _CLAUDE_ONLY = ("permission_mode",)
 _OF_PROGRAMS = ("mcp_servers",)
 
 
-def build_agents(settings: Mapping[str, AgentSettings], environ: Mapping[str, str]) -> dict[str, Agent]:
-    """Every configured agent, and those that work by name because they are installed. Raises ConfigError
-    naming the agent."""
-    configured = {name: build_agent(name, said) for name, said in settings.items()}
+def build_agents(
+    settings: Mapping[str, AgentSettings],
+    environ: Mapping[str, str],
+    broken: Mapping[str, ConfigError] = MappingProxyType({}),
+    places: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Agent]:
+    """Every configured agent, and those that work by name because they are installed. One whose table is
+    wrong (`broken`, or found so here) is an `AbsentAgent`, which raises that ConfigError when it is used.
+    `places`: where the tables are."""
+    configured: dict[str, Agent] = {}
+    for name, error in broken.items():
+        configured[name] = AbsentAgent(UNKNOWN_KIND, error)
+    for name, said in settings.items():
+        try:
+            configured[name] = build_agent(name, said)
+        except ConfigError as error:
+            where = f" (in {places[name]})" if name in places else ""
+            told = ConfigError(f"{error.message}{where}", hint=error.hint)
+            configured[name] = AbsentAgent(said.kind or UNKNOWN_KIND, told)
     return installed(environ) | configured
 
 

@@ -38,6 +38,18 @@ class ConfigFile:
 
         return hashlib.sha256(self.data).hexdigest()
 
+    def places(self) -> dict[str, str]:
+        """By agent, where its table is, for a message: FILE:LINE, of those that a usual header begins."""
+        import re
+
+        header = re.compile(r"""\s*\[\s*agents\s*\.\s*([\w-]+|"[^"]*"|'[^']*')\s*[].]""")
+        places: dict[str, str] = {}
+        for number, line in enumerate(self.data.decode("utf-8", "replace").split("\n"), 1):
+            found = header.match(line)
+            if found is not None:
+                places.setdefault(found[1].strip("\"'"), f"{self.path}:{number}")
+        return places
+
     def parse(self) -> dict[str, object]:
         """The document. Raises ConfigError with line and column."""
         import tomllib

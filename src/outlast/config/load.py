@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,12 +73,17 @@ class Config:
     project: Project | None = None
     notices: tuple[str, ...] = ()
     """One line each, for the user: what was left out, and why."""
+    broken: Mapping[str, ConfigError] = field(default_factory=dict)
+    """Agents that are left out of `agent_settings` because what describes them is wrong, and how."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """FILE:LINE of each agent's table."""
 
     def agents(self) -> dict[str, Agent]:
-        """Every agent that is configured or found here, by name. Raises ConfigError."""
+        """Every agent that is configured or found here, by name. One whose table is wrong is an
+        `AbsentAgent`: who uses it gets its ConfigError (`outlast.agents.registry.usable`)."""
         from outlast.config.agents import build_agents
 
-        return build_agents(self.agent_settings, self.environ)
+        return build_agents(self.agent_settings, self.environ, self.broken, self.places)
 
 
 def load_config(environ: Mapping[str, str], workspace: str, flags: Flags = Flags()) -> Config:
@@ -87,21 +92,29 @@ def load_config(environ: Mapping[str, str], workspace: str, flags: Flags = Flags
     from outlast.store.url import default_url
 
     user_file = read_user_file(environ, home_of(environ))
-    user = FileSettings() if user_file is None else _said(user_file)
+    user = _Said() if user_file is None else _said(user_file)
     project_file = read_project_file(workspace)
     if project_file is not None and user_file is not None and project_file.path == user_file.path:
         project_file = None
     found, project = _project(project_file, environ)
     store_url = (
-        flags.store or environ.get("OUTLAST_STORE") or found.store or user.store or default_url(environ)
+        flags.store
+        or environ.get("OUTLAST_STORE")
+        or found.settings.store
+        or user.settings.store
+        or default_url(environ)
     )
+    broken = dict(user.broken) | found.broken
+    places = user.places | found.places
     return Config(
         store_url=store_url,
-        agent_settings=_merge(user, found, project),
+        agent_settings=_merge(user, found, project, broken, places),
         environ=environ,
         sources=tuple(file.path for file in (user_file, project_file) if file is not None),
         project=project,
         notices=_notices(project),
+        broken=broken,
+        places=places,
     )
 
 
@@ -122,26 +135,42 @@ def trust_of(environ: Mapping[str, str]) -> Trust:
     return Trust(state_dir(environ))
 
 
-def _project(file: ConfigFile | None, environ: Mapping[str, str]) -> tuple[FileSettings, Project | None]:
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a file says; of `broken` agents what is wrong with their tables, which are at `places`."""
+
+    settings: FileSettings = field(default_factory=FileSettings)
+    broken: dict[str, ConfigError] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+
+def _project(file: ConfigFile | None, environ: Mapping[str, str]) -> tuple[_Said, Project | None]:
     if file is None:
-        return FileSettings(), None
+        return _Said(), None
     state = _trust_state(file, environ)
     if state is TrustState.TRUSTED:
         return _said(file), Project(file, state)
     try:
-        said = _said(file)
+        found = _said(file)
+        for error in found.broken.values():
+            raise error
     except ConfigError as error:
         # A clone must not break every command in its folder either.
-        return FileSettings(), Project(file, state, problem=str(error))
-    return _harmless(said), Project(file, state, left_out=_left_out(said), programs=_programs(said))
+        return _Said(), Project(file, state, problem=str(error))
+    said = found.settings
+    harmless = _Said(_harmless(said), places=found.places)
+    return harmless, Project(file, state, left_out=_left_out(said), programs=_programs(said))
 
 
-def _said(file: ConfigFile) -> FileSettings:
-    """What the file says, its relative paths as they are meant. Raises ConfigError."""
-    said = decode_settings(file.parse(), str(file.path))
-    return msgspec.structs.replace(
-        said, agents={name: agent.beside(file.folder) for name, agent in said.agents.items()}
-    )
+def _said(file: ConfigFile) -> _Said:
+    """What the file says, its relative paths as they are meant. Raises ConfigError, but for what is
+    wrong with one agent alone."""
+    broken: dict[str, ConfigError] = {}
+    document, places = file.parse(), file.places()
+    said = decode_settings(document, str(file.path), places, broken)
+    agents = {name: agent.beside(file.folder) for name, agent in said.agents.items()}
+    places = {name: places.get(name, str(file.path)) for name in agents}
+    return _Said(msgspec.structs.replace(said, agents=agents), broken, places)
 
 
 def _trust_state(file: ConfigFile, environ: Mapping[str, str]) -> TrustState:
@@ -177,20 +206,32 @@ def _harmless(said: FileSettings) -> FileSettings:
     return FileSettings(agents={name: agent.without(NEEDS_TRUST) for name, agent in said.agents.items()})
 
 
-def _merge(user: FileSettings, project: FileSettings, about: Project | None) -> dict[str, AgentSettings]:
-    merged = dict(user.agents)
-    for name, agent in project.agents.items():
+def _merge(
+    user: _Said,
+    project: _Said,
+    about: Project | None,
+    broken: dict[str, ConfigError],
+    places: Mapping[str, str],
+) -> dict[str, AgentSettings]:
+    """The agents of both files. One that is `broken` in either is left out, and one that cannot be is said to
+    be broken."""
+    merged = dict(user.settings.agents)
+    for name, agent in project.settings.agents.items():
         merged[name] = agent.over(merged.get(name))
     trusted = about is None or about.trust is TrustState.TRUSTED
     complete: dict[str, AgentSettings] = {}
     for name, agent in merged.items():
+        if name in broken:
+            continue
         kind = agent.kind or _implied_kind(name)
-        if kind is None and not trusted and name not in user.agents:
+        if kind is None and not trusted and name not in user.settings.agents:
             continue  # what would have said which program it is was left out
         if kind is None:
-            raise ConfigError(
-                f"`agents.{name}` does not say what kind of agent it is", hint='add kind = "command"'
+            broken[name] = ConfigError(
+                f"`agents.{name}` in {places[name]} does not say what kind of agent it is",
+                hint='add kind = "command"',
             )
+            continue
         complete[name] = AgentSettings(kind=kind).over(agent)
     return complete
 

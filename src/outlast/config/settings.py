@@ -4,10 +4,11 @@ default."""
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -110,8 +111,15 @@ class FileSettings(msgspec.Struct, frozen=True, kw_only=True):
     workspace: WorkspaceSettings | None = None
 
 
-def decode_settings(document: Mapping[str, object], source: str) -> FileSettings:
-    """The typed settings of a parsed file. Raises ConfigError naming key and file."""
+def decode_settings(
+    document: Mapping[str, object],
+    source: str,
+    places: Mapping[str, str] = MappingProxyType({}),
+    broken: dict[str, ConfigError] | None = None,
+) -> FileSettings:
+    """The typed settings of a parsed file. Raises ConfigError naming key and file, for an agent's table the
+    place that it has by `places`. An agent whose table is wrong is left out where `broken` is given, which
+    then says of it what would be raised."""
     _refuse_unknown(document, FileSettings.__struct_fields__, "", source)
     agents = document.get("agents", {})
     if not isinstance(agents, dict):
@@ -119,9 +127,23 @@ def decode_settings(document: Mapping[str, object], source: str) -> FileSettings
     workspace = document.get("workspace")
     return FileSettings(
         store=_convert(document.get("store"), str | None, "store", source),
-        agents={name: _decode_agent(name, section, source) for name, section in agents.items()},
+        agents=_decode_agents(agents, defaultdict(lambda: source, places), broken),
         workspace=None if workspace is None else _decode_workspace(workspace, source),
     )
+
+
+def _decode_agents(
+    agents: Mapping[str, object], places: Mapping[str, str], broken: dict[str, ConfigError] | None
+) -> dict[str, AgentSettings]:
+    decoded = {}
+    for name, section in agents.items():
+        try:
+            decoded[name] = _decode_agent(name, section, places[name])
+        except ConfigError as error:
+            if broken is None:
+                raise
+            broken[name] = error
+    return decoded
 
 
 def _decode_agent(name: str, section: object, source: str) -> AgentSettings:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from outlast.errors import (
+    ConfigError,
     EffectNotFoundError,
     IntegrityError,
     OutlastError,
@@ -21,6 +22,7 @@ from outlast.turns.effects import Effects, lacking, still_owed
 from outlast.turns.reopening import unable
 
 _AS_THEY_ARE = (
+    ConfigError,
     RestoreError,
     SessionNotFoundError,
     IntegrityError,

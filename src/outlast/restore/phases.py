@@ -17,6 +17,7 @@ from outlast.agents.contract import Agent
 from outlast.clock import monotonic
 from outlast.errors import (
     AgentNotFoundError,
+    ConfigError,
     OutlastError,
     RestoreDiscoveryError,
 )
@@ -175,7 +176,7 @@ async def _plan(now: Restoring) -> None:
 def _agent_of(now: Restoring, loop: Loop) -> Agent:
     try:
         return now.around.resolve(loop.agent)
-    except AgentNotFoundError as error:
+    except (AgentNotFoundError, ConfigError) as error:
         if now.request.begins:
             raise
         return AbsentAgent(loop.agent_kind, error)

@@ -23,7 +23,7 @@ from outlast.agents.contract import (
 from outlast.agents.provider_state import StatePlace, difference, keeper_of
 from outlast.agents.transcript import ReadsTranscript, Transcript
 from outlast.clock import monotonic
-from outlast.errors import AgentError, AgentNotFoundError, in_words
+from outlast.errors import AgentError, AgentNotFoundError, ConfigError, in_words
 from outlast.keep import (
     AgentFolder,
     Alive,
@@ -104,10 +104,10 @@ def _with_session(found: AgentFacts, loop: Loop, hosting: Hosting, resolve: Reso
 
 
 def known_agent(name: str, resolve: Resolve) -> Agent | None:
-    """The configuration of the agent's name, None where this runtime has none."""
+    """The configuration of the agent's name, None where this runtime has none that can be used."""
     try:
         return resolve(name)
-    except AgentNotFoundError:
+    except (AgentNotFoundError, ConfigError):
         return None
 
 

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from outlast.agents import Claude, Codex, Command
+from outlast.agents.absent import AbsentAgent
+from outlast.agents.contract import Agent
+from outlast.agents.registry import usable
 from outlast.config import Flags, TrustState, load_config
 from outlast.config.files import read_project_file
 from outlast.config.load import trust_of
@@ -40,6 +43,12 @@ class Place:
         file = read_project_file(str(self.project))
         assert file is not None
         trust_of(self.environ).decide(file, trusted=yes)
+
+
+def used(place: Place) -> dict[str, Agent]:
+    """The agents, as who uses each of them gets them."""
+    agents = load_config(place.environ, str(place.project)).agents()
+    return {name: usable(agent) for name, agent in agents.items()}
 
 
 @pytest.fixture
@@ -189,7 +198,7 @@ def test_mcp_servers_are_for_programs_that_have_such(place: Place) -> None:
     assert agent.mcp_servers == {"x": {"command": "/x"}}
     place.user('[agents.mine]\nkind = "command"\ncommand = ["x"]\nmcp_servers = {}\n')
     with pytest.raises(ConfigError, match="for agents of kind codex or claude"):
-        load_config(place.environ, str(place.project)).agents()
+        used(place)
 
 
 @pytest.mark.parametrize(
@@ -198,10 +207,10 @@ def test_mcp_servers_are_for_programs_that_have_such(place: Place) -> None:
         ("mcp_servers = 3", "has to be a table; it is a number"),
         (
             'command = "python3 x"',
-            'command` in {file} has to be a list of texts, like ["one", "two"]; it is one text',
+            'command` in {file}:1 has to be a list of texts, like ["one", "two"]; it is one text',
         ),
         ('command = ["x", 3]', 'has to be a list of texts, like ["one", "two"]; it is a list'),
-        ('stdin = "maybe"', 'stdin` in {file} has to be "close" or "open"; it is another text'),
+        ('stdin = "maybe"', 'stdin` in {file}:1 has to be "close" or "open"; it is another text'),
         ('require_nonce = "yes"', "has to be true or false; it is another text"),
         ("model = 5", "has to be a text in quotes; it is a number"),
         ("idle_timeout = 10", 'has to be a length of time in quotes, like "90s" or "10m"; it is a number'),
@@ -212,7 +221,7 @@ def test_mcp_servers_are_for_programs_that_have_such(place: Place) -> None:
 def test_a_value_of_the_wrong_kind_is_refused_in_plain_words(place: Place, line: str, told: str) -> None:
     place.user(f'[agents.mine]\nkind = "command"\n{line}\n')
     with pytest.raises(ConfigError) as caught:
-        load_config(place.environ, str(place.project))
+        used(place)
     assert told.format(file=place.home / ".config/outlast/config.toml") in str(caught.value)
     assert "secret" not in str(caught.value)
     if "list of texts" in told:
@@ -245,7 +254,7 @@ def test_a_codex_agent_takes_a_program_and_a_model(place: Place) -> None:
 def test_a_kind_that_comes_later_is_refused_as_such(place: Place, kind: str) -> None:
     place.user(f'[agents.x]\nkind = "{kind}"\n')
     with pytest.raises(ConfigError, match="not available in this version"):
-        load_config(place.environ, str(place.project))
+        used(place)
 
 
 @pytest.mark.parametrize(
@@ -270,15 +279,62 @@ def test_a_kind_that_comes_later_is_refused_as_such(place: Place, kind: str) -> 
 def test_a_mistake_is_named_with_its_key_and_its_file(place: Place, text: str, named: str) -> None:
     place.user(text)
     with pytest.raises(ConfigError) as caught:
-        load_config(place.environ, str(place.project))
+        used(place)
     assert named in caught.value.message
     assert "config.toml" in caught.value.message
+
+
+WRONG_TABLES = """
+[agents.one]
+kind = "command"
+comand = ["a"]
+
+[agents."two".mcp_servers.x]
+command = "/x"
+
+[agents.three]
+kind = "command"
+"""
+
+
+def test_a_broken_table_is_only_that_agents(place: Place) -> None:
+    """Each is known by name, and raises its own error with the place that it has; the others work."""
+    place.user(f"{USER}{WRONG_TABLES}")
+    agents = load_config(place.environ, str(place.project)).agents()
+    assert isinstance(agents["mine"], Command)
+    file = place.home / ".config/outlast/config.toml"
+    for name, line in (("one", 8), ("two", 12), ("three", 15)):
+        assert isinstance(agents[name], AbsentAgent)
+        with pytest.raises(ConfigError, match=f"{file}:{line}") as caught:
+            usable(agents[name])
+        assert name in caught.value.message
+
+
+def test_a_broken_table_of_an_installed_program_is_not_passed_over(place: Place, tmp_path: Path) -> None:
+    """It would run with other settings than the user had written."""
+    program = tmp_path / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    place.environ["PATH"] = str(program.parent)
+    place.user('[agents.codex]\nsandbox = "read-onyl"\n')
+    assert isinstance(load_config(place.environ, str(place.project)).agents()["codex"], AbsentAgent)
+
+
+@pytest.mark.parametrize("whose", ["user", "project"])
+def test_a_table_that_is_broken_in_one_file_is_not_taken_from_the_other(place: Place, whose: str) -> None:
+    wrong = '[agents.mine]\nidle_timeout = "soon"\n'
+    place.user(wrong if whose == "user" else USER)
+    place.own(USER if whose == "user" else wrong)
+    place.trust()
+    with pytest.raises(ConfigError, match=r"agents\.mine\.idle_timeout"):
+        used(place)
 
 
 def test_a_mistyped_key_comes_with_the_one_that_was_meant(place: Place) -> None:
     place.user('[agents.x]\nkind = "command"\ncomand = ["a"]\n')
     with pytest.raises(ConfigError, match="did you mean `command`"):
-        load_config(place.environ, str(place.project))
+        used(place)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +358,7 @@ def test_a_mistyped_key_comes_with_the_one_that_was_meant(place: Place) -> None:
 def test_an_agent_that_cannot_be_is_named(place: Place, text: str, why: str) -> None:
     place.user(text)
     with pytest.raises(ConfigError, match=why) as caught:
-        load_config(place.environ, str(place.project)).agents()
+        used(place)
     assert "x" in caught.value.message
 
 
@@ -437,14 +493,14 @@ def test_a_broken_file_of_an_untrusted_folder_breaks_nothing(place: Place, text:
     place.trust()
     if (file := read_project_file(str(place.project))) is not None and file.problem is None:
         with pytest.raises(ConfigError):
-            load_config(place.environ, str(place.project))
+            used(place)
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 def test_the_users_own_broken_file_is_an_error_that_names_it(place: Place, text: str) -> None:
     place.user(text)
     with pytest.raises(ConfigError, match=r"config\.toml"):
-        load_config(place.environ, str(place.project))
+        used(place)
 
 
 def test_a_file_that_cannot_be_read_breaks_nothing(place: Place) -> None:
