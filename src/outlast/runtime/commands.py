@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from outlast.agents.absent import AbsentAgent
+from outlast.agents.transcript import HoldsPrompts
 from outlast.errors import InvalidRecordError
 from outlast.journal import Journal, Proposal
 from outlast.records.effects import EffectSettled
@@ -40,6 +41,7 @@ from outlast.turns.requests import (
     TurnRequest,
     decode,
 )
+from outlast.turns.retrying import by_person
 from outlast.turns.terminal import Ending, Stop
 
 _STOPS: Mapping[str, Literal["killed", "skipped"]] = {"kill": "killed", "skip": "skipped"}
@@ -237,7 +239,8 @@ class Commands:
         if missing:
             return self._settled(entry, "refused", _told(missing))
         owed = None if closed.owed else self.driver.effects.planned() or None
-        again = TurnRetried(by=entry.actor or "a person", mode="again", effects=owed)
+        mode = by_person(closed, holds_prompts=isinstance(self.driver.agent, HoldsPrompts))
+        again = TurnRetried(by=entry.actor or "a person", mode=mode, effects=owed)
         gates = _abandoned_gates(state, closed.turn, entry)
         active = _active(state, closed.loop)
         return self._proposal(entry, again, *decided, *gates, *active, turn=closed.turn)

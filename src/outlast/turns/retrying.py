@@ -16,7 +16,7 @@ from outlast.agents.failure import kind_of
 from outlast.agents.retry import RETRY_ATTEMPTS, RetryPolicy, chance_of, sensible
 from outlast.clock import Micros, isoformat
 from outlast.records.types import PlannedRetry
-from outlast.state.model import Delay, OpenTurn
+from outlast.state.model import Closed, Delay, OpenTurn
 from outlast.turns.budget import ATTEMPTS_TOTAL
 
 MESSAGE_SHOWN = 300
@@ -78,6 +78,17 @@ def judged(session: str, turn: OpenTurn, failure: Failure, judging: Judging) -> 
         boot_id=boot.id if boot else "",
         due=boot.time + int(wait * 1e9) if boot else 0,
     )
+
+
+def by_person(closed: Closed, *, holds_prompts: bool) -> Literal["again", "continue"]:
+    """How a person's retry takes up a turn. One that was parked for a failure of a kind that is judged here
+    goes the way of a retry by itself: an agent whose session tells whether it holds the input
+    (`holds_prompts`) is asked to go on, and given it where it is not there. All else is given anew."""
+    kind = kind_of(closed.code)
+    by_rule = closed.outcome == "parked" and (kind.parks or kind.retry is not None)
+    if not by_rule or closed.host_done is not None or not closed.given:
+        return "again"
+    return "continue" if holds_prompts else "again"
 
 
 def left_of(delay: Delay, now: Micros, boot: Boot) -> float:

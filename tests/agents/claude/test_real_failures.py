@@ -139,6 +139,25 @@ def test_a_used_up_limit_of_a_login_parks_and_says_when_it_is_renewed(place: Cla
     assert place.call("retry", "job").status == 0
     assert place.resume().outcomes == ["done", "done"]
     assert place.asked()[-1][-1] == "and now?"
+    assert place.journal("job").the(TurnRetried, "one").mode == "continue"
+    assert [text for text in place.asked()[-1] if "hello" in text] == ["hello"], "it has the prompt once"
+    place.assert_one_session()
+
+
+@pytest.mark.parametrize("error", [NO_CREDIT, HttpError(401, message="invalid x-api-key")])
+def test_what_was_parked_after_work_is_gone_on_with_and_not_begun_again(
+    place: ClaudePlace, error: HttpError
+) -> None:
+    usual = place.model.script
+    fails_after_a_call(place, error, times=3)
+    ended = place.run(f"do it, please {ONCE}").wait()
+    assert ended.status == 1, ended
+    place.model.script = usual
+    assert place.journal("job").bodies(TurnParked, "one")
+    assert place.call("retry", "job").status == 0
+    assert place.resume().outcomes == ["done"]
+    assert place.lines("begun") == 1
+    assert sum("do it, please" in item.text for item in place.told().of_kind("user")) == 1
     place.assert_one_session()
 
 

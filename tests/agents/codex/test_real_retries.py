@@ -157,10 +157,13 @@ def test_kinds_that_only_a_person_can_mend(place: CodexPlace, error: HttpError, 
     assert not journal.bodies(TurnRetried)
 
 
-def test_a_quota_that_is_used_up(place: CodexPlace) -> None:
-    """The turn is parked and the queue held; what waits is not sent to a provider that refuses it."""
-    refuses(place, HttpError(429, "insufficient_quota", "You exceeded your current quota"))
-    ended = place.run(PROMPT).wait()
+@pytest.mark.parametrize("worked", [False, True])
+def test_a_quota_that_is_used_up(place: CodexPlace, worked: bool) -> None:
+    """The turn is parked and the queue held; what waits is not sent to a provider that refuses it. A person's
+    retry goes on in the thread: the model sees the prompt once. `worked`: refused after a command has run."""
+    error = HttpError(429, "insufficient_quota", "You exceeded your current quota")
+    refuses(place, error, (lambda conversation: bool(conversation.results)) if worked else lambda _: True)
+    ended = place.run(f"{PROMPT} {ONCE}" if worked else PROMPT).wait()
     assert "parked" in ended.stderr
     journal = place.journal("job")
     assert journal.the(TurnFailed).receipt.error.code == "quota_exhausted"
@@ -168,3 +171,7 @@ def test_a_quota_that_is_used_up(place: CodexPlace) -> None:
     assert journal.the(LoopChanged).state == "held"
     place.call("retry", "job")
     assert place.resume().outcomes == ["done"]
+    assert place.journal("job").the(TurnRetried).mode == "continue"
+    assert prompts(place) == 1
+    assert place.lines("begun") == (1 if worked else 0)
+    place.assert_one_thread()

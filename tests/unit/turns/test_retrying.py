@@ -12,10 +12,10 @@ from outlast.clock import Micros, isoformat
 from outlast.errors import IntegrityError
 from outlast.records import types as t
 from outlast.state.delays import delay_json, delayed
-from outlast.state.model import Delay, OpenTurn, State
+from outlast.state.model import Closed, ClosedAs, Delay, OpenTurn, State
 from outlast.testing.journals import JournalBuilder
 from outlast.turns.budget import ATTEMPTS_TOTAL
-from outlast.turns.retrying import Boot, Judging, Parked, in_words, judged, left_of
+from outlast.turns.retrying import Boot, Judging, Parked, by_person, in_words, judged, left_of
 from outlast.turns.terminal import AfterFailure, Ending, Stop, close
 
 NOW = Micros(1_790_000_000_000_000)
@@ -346,3 +346,23 @@ def test_no_policy_retries_what_no_receipt_planned(bodies: list[t.Body]) -> None
         journal.fail("t")
     with pytest.raises(IntegrityError, match="planned"):
         journal.add(*bodies, turn="t").state()
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "given", "holds_prompts", "mode"),
+    [
+        ("quota_exhausted", "parked", 1, True, "continue"),
+        ("auth_failed", "parked", 1, True, "continue"),
+        ("rate_limited", "parked", 1, True, "continue"),
+        ("quota_exhausted", "parked", 1, False, "again"),
+        ("home_unusable", "parked", 0, True, "again"),
+        ("session_corrupt", "parked", 1, True, "again"),
+        ("", "parked", 1, True, "again"),
+        ("quota_exhausted", "failed", 1, True, "again"),
+    ],
+)
+def test_a_persons_retry_of_a_parked_turn_goes_the_way_of_one_by_itself(
+    code: str, outcome: ClosedAs, given: int, holds_prompts: bool, mode: str
+) -> None:
+    closed = Closed("t", 1, "l", 9, 3, None, outcome, 1, given=given, code=code)
+    assert by_person(closed, holds_prompts=holds_prompts) == mode
