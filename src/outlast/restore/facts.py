@@ -32,6 +32,11 @@ class AgentFacts:
     that can be looked at, or nobody looked."""
     session_fault: str = ""
     """Why that could not be looked at."""
+    driven_by: str = ""
+    """Who else drives its own session, as a part of a sentence: the next start of it is refused for that."""
+    lacks: str = ""
+    """The first turn that was worked on and that its own session, whole as it is, holds nothing of any more:
+    the next prompt tells that one and those after it."""
     generation: str | None = None
     """The generation looked at: the one that the journal names."""
     found: bool = False
@@ -77,6 +82,8 @@ class Facts:
             lines.append(f"loop {agent.loop}: {describe(agent)}")
             if told := describe_session(agent):
                 lines.append(f"loop {agent.loop}: {told}")
+            if agent.driven_by:
+                lines.append(f"loop {agent.loop}: the agent's own session is in use: {agent.driven_by}")
         return lines
 
 
@@ -106,6 +113,9 @@ def describe_session(agent: AgentFacts) -> str:
         return f"the agent's own file of the session cannot be used: {agent.session_fault}"
     if agent.session is None or agent.session.verdict == "given_up":
         return ""
+    if agent.session.verdict == "whole" and agent.lacks:
+        lost = f"the agent's own file of the session holds nothing of turn {agent.lacks} any more"
+        return f"{lost}, which the next prompt tells it"
     if agent.session.verdict == "whole":
         return "nothing is wrong with the agent's own file of the session"
     if agent.session.verdict == "absent":

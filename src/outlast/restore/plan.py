@@ -112,6 +112,8 @@ class RestorePlan:
         first = self.next_sessions[0].action if self.next_sessions else "resume"
         if first == "ask":
             return "the first is parked with that question, the others are held until it is answered"
+        if first == "refuse" and self.next_sessions[0].in_use:
+            return "the first is parked for that, the others are held"
         if first == "refuse":
             return "the first fails of that"
         return "held until a person resumes" if self.held else "run in their order"
@@ -184,7 +186,15 @@ def _agent(facts: Facts, loop: str) -> AgentFacts:
 
 
 def _next_session(state: State, loop_id: str, agent: AgentFacts) -> NextSession:
-    """What the launch makes of the provider's session, where what its program keeps of it was looked at."""
+    """What the launch makes of the provider's session: as it stands, unless somebody else drives it."""
+    chosen = _as_it_stands(state, loop_id, agent)
+    if not agent.driven_by or chosen.action not in ("resume", "put_back"):
+        return chosen
+    return replace(chosen, action="refuse", in_use=True, reason=agent.driven_by)
+
+
+def _as_it_stands(state: State, loop_id: str, agent: AgentFacts) -> NextSession:
+    """The same where what its program keeps of it was looked at."""
     chosen, found = next_session(state, loop_id, agent.kind), agent.session
     said = describe_session(agent)
     if chosen.action == "refuse" or not said:

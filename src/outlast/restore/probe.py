@@ -20,10 +20,10 @@ from outlast.agents.contract import (
     TurnEnded,
     Usage,
 )
-from outlast.agents.provider_state import StatePlace, difference, keeper_of
+from outlast.agents.provider_state import difference
 from outlast.agents.transcript import ReadsTranscript, Transcript
 from outlast.clock import monotonic
-from outlast.errors import AgentError, AgentNotFoundError, ConfigError, in_words
+from outlast.errors import AgentNotFoundError, ConfigError
 from outlast.keep import (
     AgentFolder,
     Alive,
@@ -54,7 +54,6 @@ from outlast.turns.follower import SpoolLost
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.seen import exit_info
-from outlast.turns.standing import standing
 
 Resolve = Callable[[str], Agent]
 Verdict = Verified | Alive | Unknown
@@ -77,30 +76,6 @@ async def probe_facts(state: State, inbox: int, hosting: Hosting, resolve: Resol
     """Look at every loop's agent."""
     agents = {loop.loop: await _probe_loop(state, loop, hosting, resolve) for loop in state.loops.values()}
     return Facts(agents=agents, inbox=inbox)
-
-
-async def with_sessions(facts: Facts, state: State, hosting: Hosting, resolve: Resolve) -> Facts:
-    """The facts with what each agent that is to be started would find of its own session. Its whole file is
-    read."""
-    seen = [
-        await asyncio.to_thread(_with_session, facts.agents[loop.loop], loop, hosting, resolve)
-        for loop in state.loops.values()
-    ]
-    return replace(facts, agents={agent.loop: agent for agent in seen})
-
-
-def _with_session(found: AgentFacts, loop: Loop, hosting: Hosting, resolve: Resolve) -> AgentFacts:
-    agent = known_agent(loop.agent, resolve)
-    keeper = keeper_of(agent)
-    if agent is None or found.alive or keeper is None or loop.provider_session is None:
-        return found
-    place = StatePlace(loop.provider_session, hosting.workspace, hosting.environ)
-    try:
-        session = standing(keeper, place, loop)
-    except (AgentError, OSError) as error:
-        fault = in_words(error)[0] if isinstance(error, OSError) else str(error)
-        return replace(found, on_lost=agent.on_lost, session_fault=fault)
-    return replace(found, on_lost=agent.on_lost, session=session)
 
 
 def known_agent(name: str, resolve: Resolve) -> Agent | None:

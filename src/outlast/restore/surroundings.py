@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from outlast.errors import OutlastError
 from outlast.journal import load
 from outlast.keep import Claim
+from outlast.restore.own_sessions import Stored, with_sessions
 from outlast.restore.plan import RestorePlan, plan
-from outlast.restore.probe import Resolve, probe_facts, with_sessions
+from outlast.restore.probe import Resolve, probe_facts
 from outlast.state.model import State
 from outlast.store import refusals
 from outlast.store.contract import Store
@@ -41,7 +42,7 @@ async def look(around: Surroundings, session: str) -> RestorePlan:
     claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
     hosting = hosting_for(around, state, claim)
     facts = await probe_facts(state, len(pending), hosting, around.resolve)
-    facts = await with_sessions(facts, state, hosting, around.resolve)
+    facts = await with_sessions(facts, Stored(around.store, state), hosting, around.resolve)
     return plan(state, replace(facts, verified_from=loaded.verified_from))
 
 

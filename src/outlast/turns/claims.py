@@ -147,6 +147,19 @@ def look(folder: Path, name: str) -> SessionClaim | None:
         return _read(file)
 
 
+def peek(folder: Path, name: str) -> SessionClaim | None:
+    """The claim as it is, without its lock, for who only tells it: of one that is being written just then
+    there is nothing to tell. Raises OSError."""
+    try:
+        file = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return _read(file)
+    finally:
+        os.close(file)
+
+
 def give_up(folder: Path, name: str, agent_folder: str) -> None:
     """Take back a claim of this agent folder: its session goes on in another provider session, or not at all.
     Raises OSError, and ClaimBusyError."""

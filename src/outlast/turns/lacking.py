@@ -5,11 +5,12 @@ no damage, and no model would ever hear of them."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from outlast.agents.contract import Agent
 from outlast.agents.transcript import ReadsTranscript, Transcript
-from outlast.journal import Journal
 from outlast.records.envelope import Record
 from outlast.records.types import (
     AgentEventRecorded,
@@ -21,7 +22,7 @@ from outlast.records.types import (
     TurnRetried,
     TurnStarted,
 )
-from outlast.state.model import Loop
+from outlast.state.model import Loop, State
 from outlast.turns.hosting import Hosting
 
 LOOKED_AT = 2_000
@@ -41,8 +42,26 @@ class _Worked:
     """The agent has said or begun something in it: its session held the prompt by then."""
 
 
+class Told(Protocol):
+    """A journal, as far as it is read here: an owner's, or one that is only looked at."""
+
+    @property
+    def state(self) -> State: ...
+
+    def read(self, after: int = 0) -> AsyncIterator[Record]: ...
+
+
+async def news_lacking(journal: Told, agent: Agent, loop: Loop, hosting: Hosting) -> tuple[int, str] | None:
+    """What of `lacking_since` what was captured is not known to lack yet. Raises OSError."""
+    captured = loop.followed
+    known = 0 if captured is None else captured.through_seq
+    lacks = await lacking_since(journal, agent, loop, hosting, known)
+    told = lacks is not None and loop.untold is not None and loop.untold <= lacks[0]
+    return None if told else lacks
+
+
 async def lacking_since(
-    journal: Journal, agent: Agent, loop: Loop, hosting: Hosting, after: int
+    journal: Told, agent: Agent, loop: Loop, hosting: Hosting, after: int
 ) -> tuple[int, str] | None:
     """The record after which the session lacks the turns that were worked on, and the first of these; None
     where it lacks none, or that can't be told: a program that stores a prompt after the model was asked may
@@ -75,7 +94,7 @@ async def lacking_since(
         looked_at *= 4
 
 
-async def _worked(journal: Journal, loop: Loop, after: int) -> list[_Worked]:
+async def _worked(journal: Told, loop: Loop, after: int) -> list[_Worked]:
     """Those that begin after record `after`, in the order in which they were worked on last; `given` and
     `began` are of the session that the loop has now."""
     found: dict[str, _Worked] = {}

@@ -36,7 +36,7 @@ from outlast.state.model import Loop
 from outlast.turns import patience
 from outlast.turns.claims import ClaimBusyError
 from outlast.turns.hosting import Hosting
-from outlast.turns.lacking import lacking_since
+from outlast.turns.lacking import news_lacking
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.report import report
 from outlast.turns.sole_driver import SoleDriver, kept_by, told
@@ -119,13 +119,10 @@ class ProviderSession:
             await patience.append(self.journal, bound, at="turn.provider_as_is")
         loop = self._loop
         captured = loop.followed
-        known = 0 if captured is None else captured.through_seq
-        lacks = await lacking_since(self.journal, self.agent, loop, self.hosting, known)
+        lacks = await news_lacking(self.journal, self.agent, loop, self.hosting)
         if lacks is None:
             return
         after, turn = lacks
-        if loop.untold is not None and loop.untold <= after:
-            return
         restored = AgentStateRestored(
             provider=self.agent.kind,
             provider_session=loop.provider_session or "",

@@ -266,6 +266,8 @@ class NextSession:
     error: FailedTurnRecoveryError | None = None
     choices: tuple[str, ...] = ()
     """What a person is asked to choose from."""
+    in_use: bool = False
+    """Refused because somebody else drives the session."""
 
     def line(self) -> str:
         """For people."""
@@ -293,7 +295,7 @@ class NextSession:
             "recovery": self.recovery,
             "skip_host": self.skip_host,
             "reason": self.reason,
-            "error": None if self.error is None else self.error.code,
+            "error": "session_in_use" if self.in_use else None if self.error is None else self.error.code,
             "choices": list(self.choices),
         }
 

@@ -30,6 +30,46 @@ def kept_by(agent: Agent, loop: Loop, hosting: Hosting) -> tuple[KeepsState, Sta
     return keeper, StatePlace(session, hosting.workspace, hosting.environ)
 
 
+def driven_by(agent: Agent, keeper: KeepsState, loop: Loop, hosting: Hosting) -> str:
+    """Who would keep the next agent of `loop` from the provider's session that it resumes, as a part of a
+    sentence; empty where nobody does. It takes no claim, and changes nothing. Raises AgentError, OSError,
+    UsageError."""
+    session = loop.resumes
+    if session is None:
+        return ""
+    folder, name = _claims_folder(keeper, hosting), _claim_name(agent, keeper, hosting, session)
+    other = claims.peek(folder, name)
+    if other is not None and other.keeps_out(_claim_of(hosting, loop.loop)):
+        return _told_of(other, folder / name)
+    return _written_by(keeper, StatePlace(session, hosting.workspace, hosting.environ))
+
+
+def _claim_of(hosting: Hosting, loop: str) -> SessionClaim:
+    """What a loop claims, without a life of its agent."""
+    return SessionClaim(
+        store=str(hosting.folders.parent),
+        session=hosting.session,
+        folder=str(hosting.folder(loop).path),
+        generation="",
+        boot_id=boot_id(),
+        lives_with=None if hosting.lasting else this_process(),
+    )
+
+
+def _claims_folder(keeper: KeepsState, hosting: Hosting) -> Path:
+    return claims.claims_folder(keeper.state_home(hosting.environ), hosting.environ)
+
+
+def _claim_name(agent: Agent, keeper: KeepsState, hosting: Hosting, provider_session: str) -> str:
+    return claims.claim_name(agent.kind, keeper.state_home(hosting.environ), provider_session)
+
+
+def _told_of(other: SessionClaim, path: Path) -> str:
+    if other.alive:
+        return f"an agent of session {other.session} in {other.store} drives the same session"
+    return other.told(path)
+
+
 @dataclass(slots=True)
 class SoleDriver:
     """The claim of `loop` on its provider's session, as far as its program keeps it in a file."""
@@ -96,25 +136,13 @@ class SoleDriver:
 
     @property
     def _mine(self) -> SessionClaim:
-        """What this loop claims, without a life of its agent."""
-        return SessionClaim(
-            store=str(self.hosting.folders.parent),
-            session=self.hosting.session,
-            folder=str(self.hosting.folder(self.loop).path),
-            generation="",
-            boot_id=boot_id(),
-            lives_with=None if self.hosting.lasting else this_process(),
-        )
+        return _claim_of(self.hosting, self.loop)
 
     def _take(self, keeper: KeepsState, mine: SessionClaim, provider_session: str | None = None) -> str:
         """Why it is not ours, as a part of a sentence. Raises OSError, UsageError."""
         folder, name = self._claims_folder(keeper), self._claim_name(keeper, provider_session)
         other = claims.take(folder, name, mine)
-        if other is None:
-            return ""
-        if other.alive:
-            return f"an agent of session {other.session} in {other.store} drives the same session"
-        return other.told(folder / name)
+        return "" if other is None else _told_of(other, folder / name)
 
     def give_up(self, keeper: KeepsState) -> None:
         """It goes on in another provider session. Raises OSError, UsageError."""
@@ -122,12 +150,11 @@ class SoleDriver:
         claims.give_up(self._claims_folder(keeper), self._claim_name(keeper), agent_folder)
 
     def _claims_folder(self, keeper: KeepsState) -> Path:
-        environ = self.hosting.environ
-        return claims.claims_folder(keeper.state_home(environ), environ)
+        return _claims_folder(keeper, self.hosting)
 
     def _claim_name(self, keeper: KeepsState, provider_session: str | None = None) -> str:
-        home = keeper.state_home(self.hosting.environ)
-        return claims.claim_name(self.agent.kind, home, provider_session or self._loop.provider_session or "")
+        wanted = provider_session or self._loop.provider_session or ""
+        return _claim_name(self.agent, keeper, self.hosting, wanted)
 
     @property
     def _loop(self) -> Loop:

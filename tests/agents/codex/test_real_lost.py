@@ -67,6 +67,9 @@ def test_a_turn_that_was_rolled_back_is_told_once_with_the_next_prompt(place: Co
     killed_after_a_call(place, "work", key="two")
     rollout.write_bytes(before)
     assert place.resume().outcomes == ["interrupted"]
+    assert (
+        b"holds nothing of turn two any more, which the next prompt tells" in place.call("plan", "job").stdout
+    )
     place.model.script = lambda conversation: Reply("understood")
     assert place.run("what now?", key="three").wait().status == 0
     first, said = [item.text for item in place.told().of_kind("user")]
@@ -76,6 +79,7 @@ def test_a_turn_that_was_rolled_back_is_told_once_with_the_next_prompt(place: Co
     assert said.endswith("\nwhat now?")
     restored = place.journal("job").the(AgentStateRestored)
     assert restored.reason == "its file holds nothing of turn two any more"
+    assert b"holds nothing of turn" not in place.call("plan", "job").stdout
 
     place.kill_all()
     assert place.run("and now?", key="four").wait().status == 0

@@ -54,6 +54,9 @@ def open_elsewhere(place: CodexPlace, thread: str) -> Iterator[None]:
 def test_double_writer_a_thread_that_another_codex_has_open_waits_for_a_person(place: CodexPlace) -> None:
     assert place.run("first").wait().status == 0
     with open_elsewhere(place, place.threads[0]):
+        (planned,) = json.loads(place.call("plan", "job", "--json").stdout)["next_sessions"]
+        assert (planned["action"], planned["error"]) == ("refuse", "session_in_use")
+        assert "another process has " in planned["reason"]
         refused = place.run("second", key="two").wait()
         asked = len(place.model.requests)
     assert "another process has " in refused.stderr, refused

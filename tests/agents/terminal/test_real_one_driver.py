@@ -3,6 +3,7 @@ one after the other or at once."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,22 @@ def refused(place: AgentPlace, key: str) -> str:
     return error.message
 
 
+def assert_a_plan_says_so(place: AgentPlace, who: str) -> None:
+    """And looks only: the claims are as they were, and no lease is taken."""
+    before, epochs = kept_claims(place), place.journal("job").epochs
+    plan = json.loads(place.call("plan", "job", "--json").stdout)
+    (planned,) = plan["next_sessions"]
+    assert (planned["action"], planned["error"], planned["reason"]) == ("refuse", "session_in_use", who)
+    assert [fact for fact in plan["facts"] if fact.endswith(f"the agent's own session is in use: {who}")]
+    assert (kept_claims(place), place.journal("job").epochs) == (before, epochs)
+
+
+def kept_claims(place: AgentPlace) -> dict[Path, tuple[bytes, int]]:
+    files = [path for path in place.root.rglob(".outlast/claims/*") if path.is_file()]
+    assert files
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
 def test_of_two_stores_the_one_waits_for_the_other_ones_turn(program: Program, place: AgentPlace) -> None:
     """Afterwards it may, and its model knows what the other one's was told."""
     assert place.call(*run(program, "first", "one")).status == 0
@@ -58,6 +75,8 @@ def test_of_two_stores_the_one_waits_for_the_other_ones_turn(program: Program, p
     place.until_model_is_asked(THINK)
     asked = len(place.model.requests)
     with in_store(place, copy):
+        whose = f"session job in {original / 'outlast.d'}"
+        assert_a_plan_says_so(place, f"an agent of {whose} drives the same session")
         assert place.call(*run(program, "third", "three")).status == 1
         assert f"session job in {original}" in refused(place, "three")
     assert len(place.model.requests) == asked
