@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from outlast.agents.absent import AbsentAgent
 from outlast.agents.contract import Agent, LaunchContext
@@ -68,6 +69,12 @@ def _look(name: str, agent: Agent, environ: Mapping[str, str], workspace: str) -
     return Found(name, agent.kind, versions.get(agent.kind), spec.argv[0])
 
 
+def sessions_home(kind: str, environ: Mapping[str, str]) -> Path | None:
+    """Where programs of this kind keep their sessions, as far as that can be told without an adapter."""
+    look = _HOMES.get(kind)
+    return None if look is None else look(environ)
+
+
 def installed(environ: Mapping[str, str]) -> dict[str, Agent]:
     """The agents that work by name because their program is here."""
     found = ((name, look(environ)) for name, look in _BY_NAME.items())
@@ -96,4 +103,17 @@ def _claude(environ: Mapping[str, str]) -> Agent | None:
     return Claude()
 
 
+def _codex_home(environ: Mapping[str, str]) -> Path:
+    from outlast.agents.codex.rollout import codex_home  # noqa: PLC0415
+
+    return codex_home(environ)
+
+
+def _claude_home(environ: Mapping[str, str]) -> Path:
+    from outlast.agents.claude.transcript import claude_home  # noqa: PLC0415
+
+    return claude_home(environ)
+
+
+_HOMES: Mapping[str, Callable[[Mapping[str, str]], Path]] = {"codex": _codex_home, "claude": _claude_home}
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], Agent | None]] = {"codex": _codex, "claude": _claude}

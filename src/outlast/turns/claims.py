@@ -151,7 +151,7 @@ def peek(folder: Path, name: str) -> SessionClaim | None:
     """The claim as it is, without its lock, for who only tells it: of one that is being written just then
     there is nothing to tell. Raises OSError."""
     try:
-        file = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
@@ -164,6 +164,22 @@ def give_up(folder: Path, name: str, agent_folder: str) -> None:
     """Take back a claim of this agent folder: its session goes on in another provider session, or not at all.
     Raises OSError, and ClaimBusyError."""
     _clear(folder, name, lambda found: found.folder == agent_folder)
+
+
+def give_up_all(folder: Path, mine: SessionClaim) -> bool:
+    """Take back each claim here that says itself that it is this session's, of this store and agent folder,
+    whatever it is about. Whether there was one. Raises OSError, and ClaimBusyError."""
+
+    def is_mine(found: SessionClaim) -> bool:
+        return found.is_of(mine) and found.folder == mine.folder
+
+    ours = False
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        found = peek(folder, path.name)
+        if found is not None and is_mine(found):
+            ours = True
+            _clear(folder, path.name, is_mine)
+    return ours
 
 
 def put_down(folder: Path, name: str, mine: SessionClaim) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from outlast.agents.absent import AbsentAgent
 from outlast.agents.contract import Agent, Failure
 from outlast.agents.provider_state import KeepsState, StatePlace, keeper_of, outside_writers
+from outlast.agents.registry import sessions_home
 from outlast.errors import AgentError, UsageError, in_words
 from outlast.journal import Journal
 from outlast.keep.proc import boot_id
@@ -28,6 +30,10 @@ def kept_by(agent: Agent, loop: Loop, hosting: Hosting) -> tuple[KeepsState, Sta
     if keeper is None or session is None:
         return None
     return keeper, StatePlace(session, hosting.workspace, hosting.environ)
+
+
+_KEEP_NOTHING = ("command",)
+"""Kinds of agents whose sessions are in no file that is claimed."""
 
 
 def driven_by(agent: Agent, keeper: KeepsState, loop: Loop, hosting: Hosting) -> str:
@@ -126,13 +132,35 @@ class SoleDriver:
         """The session is closed: another one may have the provider's session. Where it goes on after all, it
         claims it as any other does."""
         found = kept_by(self.agent, self._loop, self.hosting)
-        if found is None:
+        absent = isinstance(self.agent, AbsentAgent) and self._loop.provider_session is not None
+        if found is None and not absent:
             return
         self._claimed = None
         try:
-            await asyncio.to_thread(self.give_up, found[0])
+            if found is None:
+                await asyncio.to_thread(self._give_up_unseen)
+            else:
+                await asyncio.to_thread(self.give_up, found[0])
         except (OSError, UsageError) as error:
             report("the claim of a closed session's agent could not be given up", error)
+
+    def _give_up_unseen(self) -> None:
+        """Without an adapter: by what the claims in the home of its kind of program say of themselves. Raises
+        OSError, and UsageError where it may be elsewhere."""
+        environ, kind, session = self.hosting.environ, self.agent.kind, self._loop.provider_session or ""
+        where = sessions_home(kind, environ)
+        if where is None and kind in _KEEP_NOTHING:
+            return
+        folder = None if where is None else claims.claims_folder(where, environ)
+        if folder is not None and claims.give_up_all(folder, self._mine):
+            return
+        name = "" if where is None else claims.claim_name(kind, where, session)
+        if folder is not None and (folder / name).is_file():
+            return  # It was given up before, or is another's by now.
+        raise UsageError(
+            f"its agent is not configured here, and no claim of it on {session} is in {folder or 'any home'}",
+            hint="close it where the agent is configured, or remove the claim that a refusal names",
+        )
 
     @property
     def _mine(self) -> SessionClaim:

@@ -92,6 +92,26 @@ def test_wrong_adopt(place: CodexPlace) -> None:
     assert "it is session job's" in elsewhere.stderr
 
 
+@pytest.mark.parametrize("home", ["here", "elsewhere"])
+def test_an_adopted_thread_is_let_go_where_its_agent_is_not_configured(place: CodexPlace, home: str) -> None:
+    """By what its claim says of itself. In another home there is none: it stays, and the close says so."""
+    thread = begun_elsewhere(place)
+    assert place.call("adopt", "-a", "careful", "--session", "job", "--yes", thread).status == 0
+    text = place.config.read_text("utf-8")
+    place.config.write_text(text.partition("[agents.careful]")[0], "utf-8")
+    variables = dict(place.variables)
+    if home == "elsewhere":
+        place.variables["CODEX_HOME"] = str(place.root / "another-home")
+    closed = place.call("close", "job")
+    place.variables = variables
+    assert closed.status == 0, closed
+    assert (f"no claim of it on {thread} is in" in closed.stderr) is (home == "elsewhere")
+    again = place.call("adopt", "-a", "codex", "--session", "other", "--yes", thread)
+    assert again.status == (0 if home == "here" else 4), again
+    if home == "elsewhere":
+        assert "it is session job's" in again.stderr
+
+
 def test_a_thread_that_is_at_work_is_not_adopted(place: CodexPlace) -> None:
     working = codex_exec(place, THINK)
     try:

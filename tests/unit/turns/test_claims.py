@@ -20,7 +20,9 @@ from outlast.turns.claims import (
     claim_name,
     claims_folder,
     give_up,
+    give_up_all,
     look,
+    peek,
     put_down,
     take,
     this_process,
@@ -135,6 +137,18 @@ def test_only_ones_own_is_given_up(tmp_path: Path) -> None:
     assert look(tmp_path, NAME) == mine
     give_up(tmp_path, NAME, mine.folder)
     assert look(tmp_path, NAME) is None
+
+
+def test_unseen_only_what_says_itself_that_it_is_ones_own_is_given_up(tmp_path: Path) -> None:
+    """By store, session and agent folder, whatever it is about; nothing is locked or written for a look."""
+    mine, moved, other = claim("a"), claim("a", folder="/elsewhere/a"), claim("b")
+    for name, each in (("one", mine), ("two", moved), ("three", other)):
+        take(tmp_path, name, each)
+    assert give_up_all(tmp_path, mine)
+    assert [peek(tmp_path, name) for name in ("one", "two", "three")] == [None, moved, other]
+    assert not give_up_all(tmp_path, mine)
+    assert not give_up_all(tmp_path / "not-there", mine)
+    assert peek(tmp_path / "not-there", NAME) is None
 
 
 def test_a_claim_that_was_cut_off_is_none(tmp_path: Path) -> None:
