@@ -10,12 +10,13 @@ from tests.support.restores import carried_out
 from outlast.agents.contract import ExitInfo
 from outlast.records.envelope import Record
 from outlast.records.types import OnInterrupt
-from outlast.restore.facts import AgentFacts, Facts, Landing
+from outlast.restore.facts import AgentFacts, Facts
 from outlast.restore.plan import RestorePlan, plan
 from outlast.state.fold import apply, digest
 from outlast.state.invariants import violations
 from outlast.state.model import State
 from outlast.state.snapshot import snapshot_of, state_of
+from outlast.turns.landing import Landing
 
 KILLED = ExitInfo(status=None, signal=9)
 LANDINGS: Sequence[Landing] = ("none", "never_written", "accepted", "unknown", "written", "foreign")

@@ -7,11 +7,13 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.agents import serving
 
 import outlast
+from outlast import faults
 from outlast.journal import read_records
 from outlast.records.types import Body, InputReserved, InputReturned, TurnAttemptStarted, TurnFailed
 from outlast.store.url import sqlite_url
@@ -131,6 +133,71 @@ async def test_the_next_owner_gives_an_unread_prompt_to_a_new_agent(
     (returned,) = [body for body in seen if isinstance(body, InputReturned)]
     assert "never" in returned.evidence
     assert (tmp_path / "effects").read_text() == "x"
+
+
+async def shim_of(session: outlast.Session) -> int:
+    """The shim of the newest agent life."""
+    store = session._backing.store
+    started = [r.body async for r in read_records(store, "s") if isinstance(r.body, TurnAttemptStarted)]
+    (pid,) = [process.pid for process in started[-1].processes if process.role == "shim"]
+    return pid
+
+
+async def test_a_prompt_that_its_shim_died_before_is_given_to_a_new_agent(
+    session: outlast.Session, tmp_path: Path
+) -> None:
+    """Under a living owner: stopped as the prompt comes, and then killed. Its spool proves what it took."""
+    await (await session.send("done('first')", agent="a", key="one")).result()
+    shim = await shim_of(session)
+    os.kill(shim, signal.SIGSTOP)
+    turn = await session.send(COUNTED, key="two")
+    await until_reserved(session, "two")
+    os.kill(shim, signal.SIGKILL)
+    second = await turn.result()
+    assert (second.outcome, second.text) == ("done", "second")
+    assert (tmp_path / "effects").read_text() == "x"
+    seen = await bodies(session, "two")
+    assert not [body for body in seen if isinstance(body, TurnFailed)]
+    (returned,) = [body for body in seen if isinstance(body, InputReturned)]
+    assert "shim died before" in returned.evidence
+
+
+@pytest.mark.slow
+async def test_a_prompt_whose_shims_die_again_and_again_fails(
+    session: outlast.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given to a new agent for that once."""
+    await (await session.send("done('first')", agent="a", key="one")).result()
+    actor: Any = session._backing.actor("s")  # type: ignore[attr-defined]
+
+    def dies(name: str) -> bool:
+        if name == "turn.input.before":
+            (pid,) = [process.pid for process in actor.driver.host.processes if process.role == "shim"]
+            os.kill(pid, signal.SIGKILL)
+        return False
+
+    monkeypatch.setattr(faults, "point", dies)
+    turn = await (await session.send(COUNTED, key="two")).result()
+    monkeypatch.undo()
+    assert turn.outcome == "failed"
+    assert not (tmp_path / "effects").exists()
+    seen = await bodies(session, "two")
+    assert len([body for body in seen if isinstance(body, InputReturned)]) == 1
+    assert (await (await session.send(COUNTED, key="three")).result()).text == "second"
+
+
+async def test_a_prompt_that_its_agent_had_when_the_shim_died_is_not_given_again(
+    session: outlast.Session, tmp_path: Path
+) -> None:
+    await (await session.send("done('first')", agent="a", key="one")).result()
+    turn = await session.send("Path('up').touch(); until('never')", key="two")
+    async with asyncio.timeout(30):
+        while not (tmp_path / "up").exists():  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.01)
+    os.kill(await shim_of(session), signal.SIGKILL)
+    second = await turn.result()
+    assert second.outcome == "failed"
+    assert not [body for body in await bodies(session, "two") if isinstance(body, InputReturned)]
 
 
 async def test_a_prompt_that_was_read_is_not_given_again(session: outlast.Session, tmp_path: Path) -> None:

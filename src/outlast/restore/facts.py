@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from outlast.agents.contract import ExitInfo, Failure
 from outlast.records.types import OnInterrupt
+from outlast.turns.landing import Landing
 from outlast.turns.lost import OnLost
 from outlast.turns.standing import Standing
-
-Landing = Literal["none", "never_written", "never_read", "accepted", "unknown", "written", "foreign"]
-"""What the spool says of the reserved input (shim.md, "Cursor"): `none` = nothing was reserved."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ floors are raised by `fence_agents`, once the lease is ours."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,38 +35,25 @@ from outlast.keep import (
     ShimGoneError,
     Unknown,
     Verified,
-    landing,
     raise_floor,
     tree_dead,
     wake,
 )
-from outlast.keep import (
-    Landing as KeepLanding,
-)
 from outlast.keep.facts import look as look_at
 from outlast.keep.proc import boot_id, is_alive
-from outlast.records.envelope import Cursor
 from outlast.records.types import TurnAttemptStarted
-from outlast.restore.facts import AgentFacts, Facts, Landing
+from outlast.restore.facts import AgentFacts, Facts
 from outlast.state.model import Loop, OpenTurn, State
 from outlast.turns import launch
 from outlast.turns.follower import SpoolLost
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
+from outlast.turns.landing import Landing, landing_of
 from outlast.turns.seen import exit_info
 
 Resolve = Callable[[str], Agent]
 Verdict = Verified | Alive | Unknown
 
-_LANDING: Mapping[KeepLanding, Landing] = {
-    KeepLanding.ACCEPTED: "accepted",
-    KeepLanding.SEND_NOW: "never_written",
-    KeepLanding.NEVER_WRITTEN: "never_written",
-    KeepLanding.NEVER_READ: "never_read",
-    KeepLanding.PERHAPS_WRITTEN: "unknown",
-    KeepLanding.WRITTEN: "written",
-    KeepLanding.OTHER_WRITER: "foreign",
-}
 _OF_WORK = (Delta, GateRequested, Landed, Message, ToolCall, Usage)
 """What an agent says only once it has taken its prompt in."""
 _WRITTEN: frozenset[Landing] = frozenset({"accepted", "written", "unknown"})
@@ -120,7 +107,7 @@ async def _probe_loop(state: State, loop: Loop, hosting: Hosting, resolve: Resol
         end, lost = await _spool_terminal(hosting, agent, loop, generation, turn)
         note = note or lost
     gone = not alive and isinstance(verdict, Verified)
-    landing = _landing(turn, seen, loop.cursor)
+    landing = landing_of(turn, seen, loop.cursor)
     # Only where it decides something: the whole file is read.
     asked = gone and end is None and landing in _WRITTEN
     transcript = await _transcript(hosting, agent, loop) if asked else None
@@ -220,33 +207,6 @@ def _unseen(
         gone=here and not living,
         note=note if here else "it ran on another machine",
     )
-
-
-def _landing(turn: OpenTurn | None, seen: GenerationFacts, cursor: Cursor | None) -> Landing:
-    found = _landing_here(turn, seen, cursor)
-    if turn is not None and seen.copied and seen.exit is None and found in ("none", "never_written"):
-        return "unknown"  # What is not in the copy may have come to the original since.
-    return found
-
-
-def _landing_here(turn: OpenTurn | None, seen: GenerationFacts, cursor: Cursor | None) -> Landing:
-    if turn is None or turn.reserved is None or turn.reserved.generation != seen.generation.name:
-        return "none"
-    found = _LANDING[landing(seen, turn.reserved.seq, bytes.fromhex(turn.reserved.digest))]
-    if found == "never_written" and _spool_is_short(seen, turn.reserved.seq, cursor):
-        return "unknown"
-    return found
-
-
-def _spool_is_short(seen: GenerationFacts, reserved: int, cursor: Cursor | None) -> bool:
-    """Whether the spool of a dead agent holds less than is known to have been in it: then that the input is
-    not there proves nothing. Known by its exit, by what the journal took from it, or by there being none."""
-    if seen.shim_alive and seen.exit is None:
-        return False
-    by_exit = seen.exit is not None and (seen.exit.last_input or 0) >= reserved
-    taken = cursor is not None and cursor.generation == seen.generation.name
-    by_journal = taken and cursor is not None and (cursor.last_input >= reserved or cursor.frame > seen.tip)
-    return by_exit or by_journal or (seen.tip == 0 and seen.shim is not None)
 
 
 async def _spool_terminal(

@@ -44,7 +44,7 @@ from outlast.turns.retrying import Boot, Judging
 from outlast.turns.steering import Given, Steering, unfit
 from outlast.turns.telling import given_to
 from outlast.turns.terminal import Ending, Stop, close, host_done
-from outlast.turns.unread import back_to_its_place, proof
+from outlast.turns.unread import back_to_its_place, proof, proof_of_spool, shim_died
 from outlast.turns.waiting import Wait
 
 
@@ -66,6 +66,8 @@ class LoopDriver:
     _stop: tuple[int, Stop] | None = None
     """With the record that the turn was begun or reopened by: a turn that is run again bears the same name,
     and nobody has asked to end that."""
+    _shims_died: set[str] = field(default_factory=set)
+    """Turns that went back to their place because of that."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _life: AgentLife = field(init=False)
 
@@ -297,6 +299,8 @@ class LoopDriver:
                 await self._run_again(turn, content)
                 return
         unread = "" if begun else proof(self._open(turn), ending, conversation.merger)
+        if not unread and shim_died(ending, conversation.merger):
+            unread = await self._unwritten(turn, host)
         if unread and said:
             await patience.append_output(self.journal, said, at="turn.last_words")
             said = []
@@ -308,6 +312,16 @@ class LoopDriver:
         opened = self.journal.state.open_turns.get(turn)
         if opened is not None and opened.host_done is not None:  # else it was opened again, by what ended it
             await self._perform(turn)
+
+    async def _unwritten(self, turn: str, host: AgentHost) -> str:
+        """How the spool of a shim that died proves that the turn's input was not written; empty where it does
+        not. Also of an agent that was begun for the turn, which has done nothing wrong, but once: a shim that
+        always dies would be begun for ever."""
+        seen = None if turn in self._shims_died else await host.left_behind()
+        if seen is None:
+            return ""
+        self._shims_died.add(turn)
+        return proof_of_spool(self._open(turn), seen, self.journal.state.loops[self.loop].cursor)
 
     async def _perform(self, turn: str) -> None:
         """The effects around a turn whose host step is done, then its end."""

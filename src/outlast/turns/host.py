@@ -12,6 +12,7 @@ from outlast.keep import (
     AgentFolder,
     Alive,
     Generation,
+    GenerationFacts,
     InputRefusedError,
     KeepError,
     LaunchFailedError,
@@ -27,7 +28,7 @@ from outlast.keep import (
     tree_dead,
     wake,
 )
-from outlast.keep.facts import look_at_processes
+from outlast.keep.facts import look, look_at_processes
 from outlast.keep.proc import boot_id, is_alive
 from outlast.keep.standstill import name_stopped
 from outlast.records.types import InputReserved, Process
@@ -199,6 +200,16 @@ class AgentHost:
                 return
             wake(self.generation)
             await asyncio.sleep(launch.POLL)
+
+    async def left_behind(self) -> GenerationFacts | None:
+        """What its shim, which is gone, has left; None while something of the tree may live, or where that
+        cannot be read."""
+        if not isinstance(await asyncio.to_thread(self._tree), Verified):
+            return None
+        try:
+            return await asyncio.to_thread(look, self.generation)
+        except OSError:
+            return None
 
     def _tree(self) -> Verified | Alive | Unknown:
         """What is known of its process tree. A folder that somebody has removed tells nothing, so that its

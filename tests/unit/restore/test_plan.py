@@ -14,12 +14,13 @@ from outlast.records.types import (
     InputReserved,
     PlannedTurn,
 )
-from outlast.restore.facts import AgentFacts, Facts, Landing
+from outlast.restore.facts import AgentFacts, Facts
 from outlast.restore.plan import RestorePlan, plan
 from outlast.state.attempt_rules import OPEN_CALLS
 from outlast.state.fold import digest, fold
 from outlast.state.model import State
 from outlast.testing.journals import GeneratedJournal, JournalBuilder, journals
+from outlast.turns.landing import Landing
 from outlast.turns.steering import Unlanded
 
 LOOP = "main"
