@@ -168,7 +168,7 @@ async def test_a_prompt_whose_shims_die_again_and_again_fails(
 ) -> None:
     """It is given to a new agent for that once."""
     await (await session.send("done('first')", agent="a", key="one")).result()
-    actor: Any = session._backing.actor("s")  # type: ignore[attr-defined]
+    actor: Any = session._backing.actor("s")
 
     def dies(name: str) -> bool:
         if name == "turn.input.before":
