@@ -143,17 +143,28 @@ async def shim_of(session: outlast.Session) -> int:
     return pid
 
 
+def kill_shims(session: outlast.Session, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """The next shims, each as it is about to be given an input that the journal names."""
+    actor: Any = session._backing.actor("s")
+    left = [None] * times
+
+    def dies(name: str) -> bool:
+        if name == "turn.input.before" and left:
+            left.pop()
+            (pid,) = [process.pid for process in actor.driver.host.processes if process.role == "shim"]
+            os.kill(pid, signal.SIGKILL)
+        return False
+
+    monkeypatch.setattr(faults, "point", dies)
+
+
 async def test_a_prompt_that_its_shim_died_before_is_given_to_a_new_agent(
-    session: outlast.Session, tmp_path: Path
+    session: outlast.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under a living owner: stopped as the prompt comes, and then killed. Its spool proves what it took."""
+    """Under a living owner. Its spool proves what it had taken."""
     await (await session.send("done('first')", agent="a", key="one")).result()
-    shim = await shim_of(session)
-    os.kill(shim, signal.SIGSTOP)
-    turn = await session.send(COUNTED, key="two")
-    await until_reserved(session, "two")
-    os.kill(shim, signal.SIGKILL)
-    second = await turn.result()
+    kill_shims(session, monkeypatch, 1)
+    second = await (await session.send(COUNTED, key="two")).result()
     assert (second.outcome, second.text) == ("done", "second")
     assert (tmp_path / "effects").read_text() == "x"
     seen = await bodies(session, "two")
@@ -168,17 +179,8 @@ async def test_a_prompt_whose_shims_die_again_and_again_fails(
 ) -> None:
     """It is given to a new agent for that once."""
     await (await session.send("done('first')", agent="a", key="one")).result()
-    actor: Any = session._backing.actor("s")
-
-    def dies(name: str) -> bool:
-        if name == "turn.input.before":
-            (pid,) = [process.pid for process in actor.driver.host.processes if process.role == "shim"]
-            os.kill(pid, signal.SIGKILL)
-        return False
-
-    monkeypatch.setattr(faults, "point", dies)
+    kill_shims(session, monkeypatch, 2)
     turn = await (await session.send(COUNTED, key="two")).result()
-    monkeypatch.undo()
     assert turn.outcome == "failed"
     assert not (tmp_path / "effects").exists()
     seen = await bodies(session, "two")
