@@ -397,7 +397,8 @@ class RecoveryResolverError(FailedTurnRecoveryError):
 
 
 class FailedTurnSessionRecoveryError(FailedTurnRecoveryError):
-    """The agent session that is bound now is not the failed turn's, or there is none."""
+    """The agent session that is bound now is not the failed turn's, or not one of the program that the
+    agent's name stands for, or there is none."""
 
 
 class TurnError(OutlastError):

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from outlast.agents.contract import Agent
-from outlast.agents.provider_state import KeepsState, StatePlace, keeper_of
+from outlast.agents.provider_state import KeepsState
 from outlast.errors import AgentError, UsageError, in_words
 from outlast.journal import read_records
 from outlast.records.envelope import Record
@@ -19,7 +19,7 @@ from outlast.state.model import Loop, State
 from outlast.store.contract import Store
 from outlast.turns.hosting import Hosting
 from outlast.turns.lacking import news_lacking
-from outlast.turns.sole_driver import driven_by
+from outlast.turns.sole_driver import driven_by, kept_by
 from outlast.turns.standing import standing
 
 _RESUMED = ("whole", "as_is", "put_back", "absent")
@@ -51,10 +51,10 @@ async def _with_session(
     found: AgentFacts, journal: Stored, loop: Loop, hosting: Hosting, resolve: Resolve
 ) -> AgentFacts:
     agent = known_agent(loop.agent, resolve)
-    keeper = keeper_of(agent)
-    if agent is None or found.alive or keeper is None or loop.provider_session is None:
+    kept = None if agent is None or found.alive else kept_by(agent, loop, hosting)
+    if agent is None or kept is None:
         return found
-    place = StatePlace(loop.provider_session, hosting.workspace, hosting.environ)
+    keeper, place = kept
     try:
         session = await asyncio.to_thread(standing, keeper, place, loop)
         seen = replace(found, on_lost=agent.on_lost, session=session)

@@ -20,7 +20,7 @@ from outlast.turns.budget import spent
 from outlast.turns.cut import Then, what_then, with_open_calls
 from outlast.turns.effects import told
 from outlast.turns.lost import by_itself, held_by_loss, ways_on
-from outlast.turns.recovery import NextSession, next_session
+from outlast.turns.recovery import NextSession, drives, next_session
 from outlast.turns.retrying import Judging, in_words, judged
 
 
@@ -156,7 +156,9 @@ def plan(state: State, facts: Facts) -> RestorePlan:
         return RestorePlan(state.session, state.seq, starts=True, inbox=facts.inbox)
     turns = tuple(_planned_turn(state, turn, _agent(facts, turn.loop)) for turn in state.open_turns.values())
     decided = {turn.loop for turn in turns if turn.action not in ("return", "resume")}
-    loops = tuple(_plan_loop(loop, _agent(facts, loop)) for loop in state.loops if loop not in decided)
+    loops = tuple(
+        _plan_loop(state.loops[loop], _agent(facts, loop)) for loop in state.loops if loop not in decided
+    )
     attached = {t.loop for t in turns if t.action == "attach"} | {
         x.loop for x in loops if x.action == "attach"
     }
@@ -300,13 +302,15 @@ def _planned(
     return PlannedTurn(turn=turn.turn, loop=turn.loop, action=action, then=then, evidence=evidence, seq=seq)
 
 
-def _plan_loop(loop: str, agent: AgentFacts) -> PlannedLoop:
-    """An agent between turns: one that serves many is adopted, any other has nothing left to do."""
+def _plan_loop(loop: Loop, agent: AgentFacts) -> PlannedLoop:
+    """An agent between turns: one that serves many is adopted, any other has nothing left to do. Nor has the
+    one of another program than its name stands for today: nobody here speaks its language."""
     if not agent.alive:
-        return PlannedLoop(loop, "none", agent.generation, describe(agent))
-    if agent.many_turns and agent.started and agent.known:
-        return PlannedLoop(loop, "attach", agent.generation, describe(agent))
-    return PlannedLoop(loop, "end", agent.generation, describe(agent))
+        return PlannedLoop(loop.loop, "none", agent.generation, describe(agent))
+    understood = agent.known and (agent.kind is None or drives(agent.kind, loop))
+    if agent.many_turns and agent.started and understood:
+        return PlannedLoop(loop.loop, "attach", agent.generation, describe(agent))
+    return PlannedLoop(loop.loop, "end", agent.generation, describe(agent))
 
 
 def _plan_gate(gate: OpenGate, attached: set[str], facts: Facts) -> PlannedGate:

@@ -68,6 +68,7 @@ class AgentLife:
     async def ready(self, turn: str, stops: Callable[[], bool]) -> AgentHost:
         """A started agent with this turn's attempt recorded: the living one if it serves many turns.
         `stops`: somebody wishes to end the turn. Raises LaunchFailure, KeepError, OSError."""
+        self._require_recoverable()
         decided = self.journal.state.loops[self.loop].decided
         goes_on = self.agent.capabilities.many_turns and decided is None
         if self.host is not None and self.host.alive and goes_on:
@@ -98,7 +99,6 @@ class AgentLife:
         raise LaunchFailure(Failure("transport_lost", "the agent's shim ended before it was given its input"))
 
     async def _launch(self, turn: str) -> AgentHost:
-        self._require_recoverable()
         chosen = chosen_session(self.journal.state.loops[self.loop], self.agent)
         if chosen is not None:
             await patience.append(self.journal, [self._draft(None, chosen)], at="turn.session_chosen")
@@ -113,8 +113,8 @@ class AgentLife:
         return host
 
     def _require_recoverable(self) -> None:
-        """Raises LaunchFailure where the agent session that would be resumed is not proven to be the failed
-        turn's: nothing is launched then."""
+        """Raises LaunchFailure where the agent session that would be resumed is another program's, or not
+        proven to be the failed turn's: nothing is launched then, and no file of any program is touched."""
         chosen = next_session(self.journal.state, self.loop, self.agent.kind)
         if chosen.error is not None:
             raise LaunchFailure(Failure("session_mismatch", chosen.error.message)) from chosen.error

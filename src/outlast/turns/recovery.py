@@ -306,10 +306,10 @@ def next_session(state: State, loop_id: str, agent_kind: str | None = None) -> N
     loop, failed = state.loops[loop_id], state.loops[loop_id].failed
     plain = _without_failure(loop)
     if failed is None:
-        return plain
+        return _of_its_program(plain, loop, agent_kind)
     asked = recovery_of(failed.code) if failed.recovery is None else failed.recovery.kind
-    told = replace(plain, failed_turn=failed.turn, recovery=asked)
-    if failed.recovery is None or failed.provider_session is None or plain.action == "start_new":
+    told = _of_its_program(replace(plain, failed_turn=failed.turn, recovery=asked), loop, agent_kind)
+    if failed.recovery is None or failed.provider_session is None or told.action != "resume":
         return told
     assessed = assess_failed_turn_retry_request(
         retry_request(state, loop, failed),
@@ -324,6 +324,25 @@ def next_session(state: State, loop_id: str, agent_kind: str | None = None) -> N
         provider_session=assessed.request["session"]["id"],
         reason=f"{plain.reason}; the failed turn is not sent again by that",
     )
+
+
+def drives(kind: str, loop: Loop) -> bool:
+    """Whether an agent of this kind can know the provider session that the loop has. Another kind's program
+    has other files, and finds neither the session nor what may stand there under its name."""
+    return loop.provider_session is None or kind == (loop.provider or loop.agent_kind)
+
+
+def _of_its_program(chosen: NextSession, loop: Loop, agent_kind: str | None) -> NextSession:
+    """`chosen`, or that nothing is launched: the agent's name stands for another program today."""
+    if agent_kind is None or chosen.action != "resume" or drives(agent_kind, loop):
+        return chosen
+    had = loop.provider or loop.agent_kind
+    error = _mismatch(
+        f"session {chosen.provider_session} of the agent is one of {had}, and {loop.agent} stands for"
+        f" {agent_kind} now: let it stand for {had} again, or let `outlast retry` begin a session of"
+        f" {agent_kind} in its place, with --reseed or --fresh"
+    )
+    return replace(chosen, action="refuse", reason=error.message, error=error)
 
 
 def _without_failure(loop: Loop) -> NextSession:

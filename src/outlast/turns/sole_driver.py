@@ -21,13 +21,15 @@ from outlast.turns.claims import ClaimBusyError, SessionClaim, this_process
 from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.launch import LaunchFailure
+from outlast.turns.recovery import drives
 from outlast.turns.report import report
 
 
 def kept_by(agent: Agent, loop: Loop, hosting: Hosting) -> tuple[KeepsState, StatePlace] | None:
-    """Who keeps the provider's session of `loop` in a file, and where; None where nobody does."""
+    """Who keeps the provider's session of `loop` in a file, and where; None where nobody does, or `agent` is
+    of another kind than the program that the session is of."""
     keeper, session = keeper_of(agent), loop.provider_session
-    if keeper is None or session is None:
+    if keeper is None or session is None or not drives(agent.kind, loop):
         return None
     return keeper, StatePlace(session, hosting.workspace, hosting.environ)
 

@@ -333,6 +333,9 @@ async def test_a_thread_that_codex_archives_is_known_by_what_was_captured_of_it(
     home = kept.file.parent / "codex"
     environ = {**kept.provider.hosting.environ, "CODEX_HOME": str(home)}
     kept.provider.agent = Codex()
+    await kept.append(
+        AgentSessionChanged(provider="codex", provider_session="thr", state="confirmed", source="observed")
+    )
     kept.provider.hosting = replace(kept.provider.hosting, environ=environ)
     rollout = home / "sessions" / "2025" / "rollout-1-thr.jsonl"
     rollout.parent.mkdir(parents=True)

@@ -299,6 +299,11 @@ AGAIN: Mapping[str, tuple[JournalBuilder, str | None, tuple[str, str | None, str
         None,
         ("resume", "thread-1", None, False),
     ),
+    "another kind of agent, and no failure": (
+        JournalBuilder().running("a").add(changed("confirmed"), turn="a").done("a"),
+        "claude",
+        ("refuse", "thread-1", None, False),
+    ),
     "a failure before there was a session": (failed(), None, ("start_new", None, "resume_session", False)),
     "a failure on a session": (
         failed(changed("bound")),
@@ -327,7 +332,7 @@ AGAIN: Mapping[str, tuple[JournalBuilder, str | None, tuple[str, str | None, str
     ),
     "another turn that its agent was given": (
         failed(changed("bound")).running("b", 2).done("b"),
-        "claude",
+        "codex",
         ("resume", "thread-1", None, False),
     ),
     "a person's choice": (
