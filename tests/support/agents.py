@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from outlast.agents import Command
 from outlast.agents import command_wire as wire
@@ -77,9 +78,9 @@ class Serving(ManyTurns):
         return _Serving(context, stdin="open", require_nonce=False, state=state)
 
 
-def serving() -> Serving:
+def serving(kind: type[Serving] = Serving, **settings: Any) -> Serving:
     """Such a program; it runs in the workspace."""
-    return Serving((sys.executable, "-I", "-S", "-c", _SERVES), stdin="open")
+    return kind((sys.executable, "-I", "-S", "-c", _SERVES), stdin="open", **settings)
 
 
 class _Serving(CommandFold):

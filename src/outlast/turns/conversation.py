@@ -6,7 +6,6 @@ The loop is: fold what the spool holds, make it durable, and only then write wha
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -90,8 +89,9 @@ class Conversation:
     _stdin_open: bool = True
     _trimmed: int = 0
     """Offset below which the spool was let go."""
-    _idle_from: float = -math.inf
-    """When the idle clock stood still last, or the agent was given something."""
+    _idle_from: float = field(default_factory=monotonic)
+    """When the idle clock stood still last, or the agent was given something. An agent that was kept had
+    nothing to say before its turn began."""
     _failure: Failure | None = None
     """What the runtime itself saw fail."""
     _named: str = ""
@@ -199,11 +199,13 @@ class Conversation:
             return Ending(stop=stop, interrupted="the agent had not been given the input")
         if ended is None and self.merger.start_failed is not None:
             return Ending(failure=self.merger.start_failed, phase="host_launch", stop=stop)
+        failure = self._failure or self._deadlines.failure()
         return Ending(
             ended=ended,
             exit=self.host.intake.exit,
             stop=stop,
-            failure=self._failure or self._deadlines.failure(),
+            failure=failure,
+            phase="host_launch" if failure is not None and self._open.reserved is None else "host_execute",
             unlanded=self.host.unlanded,
         )
 
@@ -295,7 +297,7 @@ class Conversation:
         faults.point("turn.input.before")
         refused = await self.host.write(seq, item)
         faults.point("turn.input.after")
-        if refused is None:
+        if refused in (None, "disk"):  # What the disk keeps from the agent it cannot answer.
             self._idle_from = monotonic()
         if refused == "closed":
             self._stdin_open = False  # It reads nothing more; how it ends decides.
