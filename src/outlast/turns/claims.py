@@ -12,7 +12,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,8 @@ _LIMIT = 64 * 1024
 _PATIENCE = 10.0
 """Seconds for another process to let go of a claim: it holds it for as long as it takes to write a line."""
 _NAP = 0.02
+_DRAFT = ".draft"
+"""What the name of a claim ends with that is being written. One that a crash has left is overwritten."""
 
 
 class ClaimBusyError(UsageError):
@@ -134,7 +136,7 @@ def take(folder: Path, name: str, mine: SessionClaim) -> SessionClaim | None:
             return found
         held_for_longer = found is not None and found.folder and not mine.folder and found.is_of(mine)
         if found != mine and not held_for_longer:
-            _write(file, mine)
+            _write(folder, name, mine)
         return None
 
 
@@ -203,12 +205,32 @@ def _locked(folder: Path, name: str) -> Iterator[int]:
     """The claim's file, which nobody else reads or changes meanwhile."""
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    file = _open_locked(folder / name)
     try:
-        _lock(file, folder / name)
         yield file
     finally:
         os.close(file)
+
+
+def _open_locked(path: Path) -> int:
+    """The file that stands there now: while its lock was waited for another may have taken its place."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            _lock(file, path)
+            if _stands_at(file, path):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+
+
+def _stands_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _lock(file: int, path: Path) -> None:
@@ -253,17 +275,38 @@ def _holder(file: int) -> str:
 
 
 def _read(file: int) -> SessionClaim | None:
-    """What cannot be read was cut off when it was written: before its agent was started."""
+    """What cannot be read was given up, or cut off when an older outlast wrote it: before its agent was
+    started."""
     try:
         return msgspec.json.decode(os.pread(file, _LIMIT, 0), type=SessionClaim)
     except msgspec.MsgspecError:
         return None
 
 
-def _write(file: int, claim: SessionClaim) -> None:
-    data = msgspec.json.encode(claim)
+def _write(folder: Path, name: str, claim: SessionClaim) -> None:
+    """Whole and durable or not at all: what a full disk or a crash cut off would be nobody's, and free for
+    any. Called with the claim's lock."""
+    draft = folder / f"{name}{_DRAFT}"
     point("provider.claim.before_write")
-    os.ftruncate(file, 0)
-    os.pwrite(file, data, 0)
-    os.fsync(file)
+    try:
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(file, "wb") as out:
+            out.write(msgspec.json.encode(claim))
+            out.flush()
+            os.fsync(out.fileno())
+        point("provider.claim.before_rename")
+        draft.rename(folder / name)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+    _sync(folder)
     point("provider.claim.after_write")
+
+
+def _sync(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

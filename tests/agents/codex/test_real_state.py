@@ -320,6 +320,7 @@ STEPS = [
     "turn.provider_restored.before_append",
     "turn.provider_restored.after_append",
     "provider.claim.before_write",
+    "provider.claim.before_rename",
     "provider.claim.after_write",
 ]
 

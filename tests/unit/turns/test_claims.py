@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from outlast.errors import UsageError
@@ -213,3 +219,66 @@ def test_a_claim_that_is_locked_for_ever_is_told_with_its_holder(
 
 def _no_home(environ: object) -> Path:
     raise UsageError("there is no home folder")
+
+
+@contextmanager
+def full_disk(limit: int) -> Iterator[None]:
+    """No file can be written past `limit` bytes."""
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+@pytest.mark.parametrize("limit", [0, 40])
+def test_a_claim_that_a_full_disk_does_not_take_leaves_the_one_before(tmp_path: Path, limit: int) -> None:
+    """Which is still ours, and keeps others out; there is nothing left of the other."""
+    mine = in_store(tmp_path / "one", "a", generation="gen-000001")
+    take(tmp_path, NAME, mine)
+    names = sorted(tmp_path.iterdir())
+    later = in_store(tmp_path / "one", "a", generation="gen-000002")
+    with full_disk(limit), pytest.raises(OSError, match="too large"):
+        take(tmp_path, NAME, later)
+    assert look(tmp_path, NAME) == mine
+    assert take(tmp_path, NAME, in_store(tmp_path / "two", "b")) == mine
+    assert sorted(tmp_path.iterdir()) == sorted([*names, tmp_path / "two"])
+    assert take(tmp_path, NAME, later) is None
+    assert look(tmp_path, NAME) == later
+
+
+@pytest.mark.parametrize("point", ["before_write", "before_rename", "after_write"])
+def test_a_claim_whose_writer_was_killed_is_the_old_one_or_the_new(tmp_path: Path, point: str) -> None:
+    mine = in_store(tmp_path / "one", "a", generation="gen-000001")
+    take(tmp_path, NAME, mine)
+    again = (
+        "import sys, msgspec; from pathlib import Path; from outlast.turns.claims import *;"
+        "take(Path(sys.argv[1]), sys.argv[2], msgspec.json.decode(sys.argv[3], type=SessionClaim))"
+    )
+    later = in_store(tmp_path / "one", "a", generation="gen-000002")
+    given = msgspec.json.encode(later).decode()
+    faults = {"OUTLAST_FAULTS_TESTING": "1", "OUTLAST_FAULTS": f"provider.claim.{point}=kill"}
+    argv = (sys.executable, "-c", again, str(tmp_path), NAME, given)
+    assert subprocess.run(argv, env={**os.environ, **faults}, check=False).returncode == -signal.SIGKILL
+    assert look(tmp_path, NAME) == (later if point == "after_write" else mine)
+    assert take(tmp_path, NAME, in_store(tmp_path / "two", "b")) is not None
+    assert take(tmp_path, NAME, later) is None
+
+
+def test_a_claim_that_took_the_place_of_one_that_is_waited_for_is_the_one_that_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock is another file's."""
+    mine = in_store(tmp_path / "one", "a")
+    real = claims._lock
+
+    def late(file: int, path: Path) -> None:
+        monkeypatch.setattr(claims, "_lock", real)
+        take(tmp_path, NAME, mine)
+        real(file, path)
+
+    monkeypatch.setattr(claims, "_lock", late)
+    assert take(tmp_path, NAME, in_store(tmp_path / "two", "b")) == mine
