@@ -7,6 +7,7 @@ reads files, and changes nothing.
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,10 @@ from outlast.turns.lost import UNREADABLE
 _NOT_THE_MACHINES = frozenset(
     {errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOENT, errno.ENOTDIR}
 )
+
+
+LOOKS = 3
+"""Times that a file which is gone once it is read is looked for again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,16 @@ class Standing:
 def standing(keeper: KeepsState, place: StatePlace, loop: Loop) -> Standing:
     """See `Standing`. Raises AgentError, OSError for what is the machine's fault and may be over in a
     moment."""
+    found = _seen(keeper, place, loop)
+    for _ in range(LOOKS):
+        if found.verdict != "lost" or found.file is None or os.path.lexists(found.file.path):
+            break
+        # It was moved since it was found, as codex does to archive a thread, or removed.
+        found = _seen(keeper, place, loop)
+    return found
+
+
+def _seen(keeper: KeepsState, place: StatePlace, loop: Loop) -> Standing:
     captured, decided = captured_of(loop), loop.decided
     if decided in ("fresh", "reseed"):
         return Standing("given_up")
@@ -48,8 +63,13 @@ def standing(keeper: KeepsState, place: StatePlace, loop: Loop) -> Standing:
         return Standing("absent") if captured is None else Standing("put_back", "its file was gone")
     if decided == "put_back":
         return Standing("put_back", "a person chose it", file)
-    unread = _unreadable(file.path)
-    damage = unread or _damage(keeper, place, file, loop.followed)
+    try:
+        unread = _unreadable(file.path)
+        damage = unread or _damage(keeper, place, file, loop.followed)
+    except FileNotFoundError as gone:
+        if os.path.lexists(file.path):
+            raise
+        unread = damage = f"{UNREADABLE}: {gone.strerror}"
     if not damage:
         return Standing("whole", file=file)
     if decided == "as_is" and not unread:

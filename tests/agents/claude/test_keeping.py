@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
-from outlast.agents.claude import Claude
+from outlast.agents.claude import Claude, transcript
 from outlast.agents.provider_state import KeepsState, Said, StatePlace
+from outlast.agents.transcript import open_regular
 from outlast.errors import AgentError
+from outlast.keep.proc import start_ticks
 
 SESSION = "01a227de-0000-7000-8000-000000000001"
 
@@ -149,3 +151,64 @@ def test_a_pipe_in_the_place_of_a_transcript_is_found_and_never_opened(tmp_path:
     for read in (Claude().state_damage, Claude().summary):
         with pytest.raises(OSError, match="no regular file"):
             read(found.path, SESSION)
+
+
+# --- files that go while they are looked at -----------------------------------------------------
+
+
+def goes_once_seen(monkeypatch: pytest.MonkeyPatch, gone: Path) -> None:
+    """The program removes the file right after somebody saw that it is there."""
+    real = Path.is_file
+
+    def seen(path: Path) -> bool:
+        there = real(path)
+        if path == gone:
+            path.unlink(missing_ok=True)
+        return there
+
+    monkeypatch.setattr(Path, "is_file", seen)
+
+
+def test_a_process_that_ends_while_it_is_looked_for_is_no_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is gone before it is read; the others still count."""
+    folder = tmp_path / "claude" / "sessions"
+    folder.mkdir(parents=True)
+    me = {"pid": os.getpid(), "sessionId": SESSION, "procStart": str(start_ticks(os.getpid()))}
+    for name in ("1.json", "2.json", "3.json"):
+        (folder / name).write_text(json.dumps(me))
+    goes_once_seen(monkeypatch, folder / "2.json")
+    assert Claude().named_writers(place(tmp_path)) == [os.getpid()] * 2
+    goes_once_seen(monkeypatch, folder / "1.json")
+    goes_once_seen(monkeypatch, folder / "3.json")
+    assert Claude().named_writers(place(tmp_path)) == []
+
+
+def test_a_transcript_that_goes_while_it_is_looked_at_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, WHOLE)
+    other = path.parent.parent / "-other" / path.name
+    other.parent.mkdir()
+    other.write_text("")
+    goes_once_seen(monkeypatch, other)
+    found = Claude().find_state(place(tmp_path, "/another/space"))
+    assert found is not None
+    assert found.path == path
+
+
+def test_a_subagents_transcript_that_goes_mentions_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, WHOLE)
+    agent = path.parent / SESSION / "subagents" / "agent-1.jsonl"
+    agent.parent.mkdir(parents=True)
+    agent.write_text('{"id": "gone"}\n')
+
+    def opened(file: Path) -> BinaryIO:
+        agent.unlink(missing_ok=True)
+        return open_regular(file)
+
+    monkeypatch.setattr(transcript, "open_regular", opened)
+    assert transcript.unmentioned(path, ["t", "gone"]) == {"gone"}

@@ -605,3 +605,27 @@ async def test_silent_fresh_a_reseeded_agent_hears_of_what_was_adopted(kept: Kep
     )
     await kept.decide("reseed")
     assert "7 turns" in await record_of(kept.journal, kept.loop, kept.journal.state.open_turns["t"], 0)
+
+
+@dataclass(frozen=True)
+class Moving(Keeping):
+    """Its program moves the file right after it was found."""
+
+    moved: str = "archived"
+
+    def find_state(self, place: StatePlace) -> StateFile | None:
+        found = super().find_state(place)
+        to = self.home / self.moved
+        if found is None:
+            return StateFile(to, to.name) if to.exists() else None
+        found.path.rename(to)
+        return found
+
+
+async def test_a_file_that_is_moved_while_it_is_looked_at_is_not_lost(kept: Kept) -> None:
+    kept.write(b"one\n")
+    await kept.provider.capture("t")
+    kept.provider.agent = Moving(["true"], home=kept.file.parent)
+    await kept.provider.prepare()
+    assert kept.loop.provider_state == "confirmed"
+    assert [path.name for path in kept.file.parent.iterdir()] == ["archived"]

@@ -53,16 +53,25 @@ class _Present(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def named_writers(place: StatePlace) -> list[int]:
-    """See `NamesItsWriters.named_writers`. A file that a killed process left behind names nobody."""
+    """See `NamesItsWriters.named_writers`. A file that a killed process left behind names nobody, and one
+    that is gone before it is read was of a process that has ended. Raises OSError."""
     found: list[int] = []
-    folder = claude_home(place.environ) / "sessions"
-    for file in folder.glob("*.json") if folder.is_dir() else ():
-        said = decode(file.read_bytes(), _Present) if file.is_file() else None
+    for file in (claude_home(place.environ) / "sessions").glob("*.json"):
+        said = _present(file)
         if said is None or said.session_id != place.provider_session or not said.proc_start.isdecimal():
             continue
         if lives_since(said.pid, int(said.proc_start)):
             found.append(said.pid)
     return found
+
+
+def _present(file: Path) -> _Present | None:
+    if not file.is_file():
+        return None
+    try:
+        return decode(file.read_bytes(), _Present)
+    except FileNotFoundError:
+        return None
 
 
 def state_path(place: StatePlace, name: str) -> Path:
@@ -71,8 +80,7 @@ def state_path(place: StatePlace, name: str) -> Path:
     if name != f"{place.provider_session}.jsonl":
         raise AgentError(f"{name!r} is not the transcript of session {place.provider_session}")
     projects = claude_home(place.environ) / "projects"
-    found = projects.iterdir() if projects.is_dir() else ()
-    folder = next((one.name for one in found if is_folder_of(one.name, place.workspace)), None)
+    folder = next((one.name for one in projects.glob("*") if is_folder_of(one.name, place.workspace)), None)
     folder = folder or folder_name(place.workspace)
     if folder is None:
         raise AgentError(

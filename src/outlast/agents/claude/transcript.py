@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,11 +35,22 @@ def find_transcript(home: Path, workspace: str, session: str) -> Path | None:
     if not session or _NOT_PLAIN.sub("", session) != session.replace("-", ""):
         return None
     try:
-        found = list((home / "projects").glob(f"*/{session}.jsonl"))
-        own = [path for path in found if is_folder_of(path.parent.name, workspace)]
-        return max(own or found, key=lambda path: (path.is_file(), path.lstat().st_mtime), default=None)
+        found = _written((home / "projects").glob(f"*/{session}.jsonl"))
     except OSError:
         return None
+    own = {path: written for path, written in found.items() if is_folder_of(path.parent.name, workspace)}
+    among = own or found
+    return max(among, key=lambda path: among[path], default=None)
+
+
+def _written(paths: Iterable[Path]) -> dict[Path, tuple[bool, float]]:
+    """Those that are there, with whether they are files, and when they were written last. One that goes
+    while it is looked at hides no other. Raises OSError."""
+    found: dict[Path, tuple[bool, float]] = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = path.is_file(), path.lstat().st_mtime
+    return found
 
 
 def folder_name(workspace: str) -> str | None:
@@ -62,14 +74,21 @@ def unmentioned(path: Path, words: Iterable[str]) -> frozenset[str]:
     mention: ids may count. Raises OSError."""
     left = {word.encode(): word for word in words}
     longest = max(map(len, left), default=0)
-    for one in (path, *sorted((path.parent / path.stem / "subagents").rglob("agent-*.jsonl"))):
-        if not left:
-            break
-        with open_regular(one) as file:
-            for piece in _whole_words(file, longest):
-                for data in left.keys() & _WORD.findall(piece):
-                    del left[data]
+    _strike_out(left, path, longest)
+    for one in sorted((path.parent / path.stem / "subagents").rglob("agent-*.jsonl")):
+        with suppress(FileNotFoundError):  # It was there a moment ago, and mentions nothing any more.
+            _strike_out(left, one, longest)
     return frozenset(left.values())
+
+
+def _strike_out(left: dict[bytes, str], path: Path, longest: int) -> None:
+    """Take those words out of `left` that stand in the file. Raises OSError."""
+    if not left:
+        return
+    with open_regular(path) as file:
+        for piece in _whole_words(file, longest):
+            for data in left.keys() & _WORD.findall(piece):
+                del left[data]
 
 
 def _whole_words(file: BinaryIO, longest: int) -> Iterator[bytes]:
