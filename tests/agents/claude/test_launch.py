@@ -279,3 +279,25 @@ def test_env_leak_a_secret_that_would_be_among_the_arguments_is_refused(
         Claude(mcp_servers={"x": server})
     assert where in str(refused.value)
     assert "s3cr3t" not in str(refused.value)
+
+
+def test_a_home_and_a_program_named_from_where_we_are_are_the_same_for_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in the workspace: what is checked, claimed and captured here is what it uses there."""
+    work = tmp_path / "work"
+    (work / "home").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    program(tmp_path / "bin" / "claude")
+    monkeypatch.chdir(tmp_path)
+    environ = {"PATH": "bin", "CLAUDE_CONFIG_DIR": "home"}
+    spec = Claude().launch(LaunchContext("session", "main", str(work), environ, None, confirmed=False))
+    assert spec.env["CLAUDE_CONFIG_DIR"] == str(tmp_path / "home")
+    assert spec.argv[0] == str(tmp_path / "bin" / "claude")
+    assert Claude().state_home(environ) == tmp_path / "home"
+    with pytest.raises(AgentError, match=f"{tmp_path}/none"):
+        Claude().launch(
+            LaunchContext(
+                "session", "main", str(work), environ | {"CLAUDE_CONFIG_DIR": "none"}, None, confirmed=False
+            )
+        )

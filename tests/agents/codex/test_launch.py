@@ -160,3 +160,21 @@ def test_names_of_variables_and_plain_values_are_passed_on() -> None:
     far = {"url": "https://x/mcp", "bearer_token_env_var": "TICKETS_TOKEN"}
     near = {"command": "a", "env": {"TICKETS_URL": "http://127.0.0.1:8080"}, "env_vars": ["TICKETS_TOKEN"]}
     Codex(mcp_servers={"far": far, "near": near}, env=("TICKETS_TOKEN",))
+
+
+def test_a_home_and_a_program_named_from_where_we_are_are_the_same_for_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in the workspace: what is checked, claimed and captured here is what it uses there."""
+    work = tmp_path / "work"
+    (work / "home").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    program(tmp_path / "bin" / "codex")
+    monkeypatch.chdir(tmp_path)
+    environ = {"PATH": "bin", "CODEX_HOME": "home"}
+    spec = Codex().launch(context(environ, work))
+    assert spec.env["CODEX_HOME"] == str(tmp_path / "home")
+    assert spec.argv[0] == str(tmp_path / "bin" / "codex")
+    assert Codex().state_home(environ) == tmp_path / "home"
+    with pytest.raises(AgentError, match=f"{tmp_path}/none"):
+        Codex().launch(context(environ | {"CODEX_HOME": "none"}, work))

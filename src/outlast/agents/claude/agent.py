@@ -104,13 +104,15 @@ class Claude:
     def launch(self, context: LaunchContext) -> LaunchSpec:
         """The command to run. Raises AgentError when the program or CLAUDE_CONFIG_DIR is not there."""
         env = self._environment(context.environ)
-        home = env.get("CLAUDE_CONFIG_DIR")
-        if home is not None and not Path(home).is_dir():
-            raise AgentError(
-                f"CLAUDE_CONFIG_DIR is {home}, which is no folder",
-                hint="create it, or unset CLAUDE_CONFIG_DIR",
-            )
-        argv = [str(find_claude(self.binary, context.environ)), *_PROTOCOL]
+        if env.get("CLAUDE_CONFIG_DIR"):
+            home = claude_home(env)
+            if not home.is_dir():
+                raise AgentError(
+                    f"CLAUDE_CONFIG_DIR is {home}, which is no folder",
+                    hint="create it, or unset CLAUDE_CONFIG_DIR",
+                )
+            env["CLAUDE_CONFIG_DIR"] = str(home)
+        argv = [str(find_claude(self.binary, context.environ).absolute()), *_PROTOCOL]
         if self.model is not None:
             argv.append(f"--model={self.model}")
         if self.permission_mode is not None:

@@ -24,9 +24,11 @@ _WORD = re.compile(rb"[^ \t\r\n\"'\\()\[\]{}<>,;]+")
 
 
 def claude_home(environ: Mapping[str, str]) -> Path:
-    """Where Claude Code keeps its files, given the environment that it runs in."""
+    """Where Claude Code keeps its files, given the environment that it runs in. What is named without a slash
+    at its beginning is below the folder that this process is in; Claude Code, which runs in another, is given
+    the whole."""
     said = environ.get("CLAUDE_CONFIG_DIR")
-    return Path(said) if said else Path(environ.get("HOME") or Path.home()) / ".claude"
+    return Path(said).absolute() if said else Path(environ.get("HOME") or Path.home()) / ".claude"
 
 
 def find_transcript(home: Path, workspace: str, session: str) -> Path | None:

@@ -86,12 +86,14 @@ class Codex:
     def launch(self, context: LaunchContext) -> LaunchSpec:
         """The command to run. Raises AgentError when the program or CODEX_HOME is not there."""
         env = agent_environment(context.environ, (*_OWN_NAMES, *self.env))
-        home = env.get("CODEX_HOME")
-        if home is not None and not Path(home).is_dir():
-            raise AgentError(
-                f"CODEX_HOME is {home}, which is no folder", hint="create it, or unset CODEX_HOME"
-            )
-        program = find_codex(self.binary, context.environ)
+        if env.get("CODEX_HOME"):
+            home = codex_home(env)
+            if not home.is_dir():
+                raise AgentError(
+                    f"CODEX_HOME is {home}, which is no folder", hint="create it, or unset CODEX_HOME"
+                )
+            env["CODEX_HOME"] = str(home)
+        program = find_codex(self.binary, context.environ).absolute()
         return LaunchSpec(argv=(str(program), "app-server"), env=env, cwd=context.workspace)
 
     def fold(self, context: FoldContext, state: bytes | None = None) -> CodexFold:

@@ -60,9 +60,11 @@ class _Payload(msgspec.Struct, frozen=True):
 
 
 def codex_home(environ: Mapping[str, str]) -> Path:
-    """Where codex keeps its files, given the environment that it runs in."""
+    """Where codex keeps its files, given the environment that it runs in. What is named without a slash at
+    its beginning is below the folder that this process is in; codex, which runs in another, is given the
+    whole."""
     said = environ.get("CODEX_HOME")
-    return Path(said) if said else Path(environ.get("HOME") or Path.home()) / ".codex"
+    return Path(said).absolute() if said else Path(environ.get("HOME") or Path.home()) / ".codex"
 
 
 def find_rollout(home: Path, thread: str) -> Path | None:
