@@ -93,6 +93,32 @@ def test_ctrl_c_leaves_a_session_in_which_nothing_runs(shell: Shell) -> None:
     terminal.close()
 
 
+def test_ctrl_c_leaves_inputs_that_wait_for_an_owner_alone(shell: Shell) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "[[say:hello]]").code == 0
+    assert shell.run("send", "s", "[[say:more]]").code == 0
+    terminal = Terminal(shell, "s")
+    terminal.sees("(/help lists what you can type)")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.process.wait(30) == 0
+    assert shell.show("s")["commands"] == []
+    terminal.close()
+
+
+def test_a_cancel_that_is_kept_for_the_next_owner_is_asked_for_once_and_then_ctrl_c_leaves(
+    shell: Shell, owner: "subprocess.Popen[str]"
+) -> None:
+    owner.kill()
+    owner.wait()
+    terminal = Terminal(shell, "s")
+    terminal.sees("at work")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    terminal.sees("kept for the session's next owner")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.process.wait(30) == 0
+    assert [command["command"] for command in shell.show("s")["commands"]] == ["cancel"]
+    terminal.close()
+
+
 def test_who_leaves_a_session_that_somebody_runs_comes_back_by_attach(
     shell: Shell, owner: "subprocess.Popen[str]"
 ) -> None:

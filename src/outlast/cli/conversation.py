@@ -19,6 +19,7 @@ from outlast.cli.text import delay_line, first_line, question_lines, short, tool
 from outlast.errors import OutlastError
 from outlast.records.envelope import Record
 from outlast.records.types import (
+    CommandSettled,
     GateOpened,
     GateResolved,
     InputAccepted,
@@ -46,7 +47,7 @@ T = TypeVar("T")
 HELP = (
     "a line is sent, or answers the open question (a number or a choice's id)",
     "/send TEXT   send even while a question is open, or text that begins with a slash",
-    "/cancel      cancel the running turn (Ctrl-C, too; where nothing runs it leaves)",
+    "/cancel      cancel the running turn, or hold what waits (Ctrl-C cancels, too; where nothing runs it leaves)",
     "/detach      leave; the session goes on (Ctrl-D, too)",
 )
 
@@ -184,6 +185,8 @@ class Conversation:
             self._ask(OpenQuestion(body.gate, body.kind, body.question, choices, body.requested_by))
         elif isinstance(body, GateResolved):
             self._questions.pop(body.gate, None)
+        elif isinstance(body, CommandSettled) and body.command == "cancel":
+            self._signals.settle()
         elif isinstance(body, TERMINALS):
             self._running = None
             self._signals.settle()
@@ -209,7 +212,7 @@ class Conversation:
         asked: set[asyncio.Task[None]] = set()
         try:
             while await self._wishes.get() is not Wish.DETACH:
-                if await self._nothing_to_cancel():
+                if await self._nothing_to_cancel(kept=False):
                     self._say("nothing runs that could be cancelled")
                     return
                 # Not waited for: the next Ctrl-C has to be heard meanwhile.
@@ -220,11 +223,13 @@ class Conversation:
             for task in asked:
                 task.cancel()
 
-    async def _nothing_to_cancel(self) -> bool:
+    async def _nothing_to_cancel(self, *, kept: bool) -> bool:
+        """`kept`: a cancel of what only waits is also for an owner who is not there yet."""
         row = await self._client.store.listed(self._session.id)
-        return row is None or not (
-            row.entry.state in ("running", "waiting", "retrying") or row.entry.queued or row.pending
-        )
+        if row is None:
+            return True
+        waits = bool(row.entry.queued or row.pending) and (kept or row.owner is not None)
+        return not (waits or row.entry.state in ("running", "waiting", "retrying"))
 
     async def _listen(self) -> None:
         while (line := await self._reader.line()) is not None:
@@ -280,13 +285,14 @@ class Conversation:
         return await heard(self._client.store, self._session.id, work, self._screen)
 
     async def _cancel(self) -> None:
-        if await self._nothing_to_cancel():
+        if await self._nothing_to_cancel(kept=True):
             self._signals.settle()
             self._say("no turn is running; /detach or Ctrl-D leaves")
             return
         result = await self._heard_by_owner(self._session.cancel(actor="cli"))
         if result.result == "queued":
-            self._signals.settle()
+            # Asked for once: from then on Ctrl-C leaves, until an owner has carried it out.
+            self._signals.cancelling = True
             self._say(f"{await next_owner(self._client.store, self._session.id)}")
         elif result.result == "too_late":
             self._signals.settle()
