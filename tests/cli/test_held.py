@@ -3,10 +3,14 @@ wants to go on must find no owner in the way."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
 import pytest
 from tests.cli.support import Shell, hears, interrupt, until
+
+import outlast
+from outlast.cli.resume import held
 
 WAITS = "[[touch:here]][[wait:go]]"
 
@@ -123,3 +127,56 @@ def test_the_next_run_of_a_session_whose_program_was_misspelled_tries_it_again(s
     assert left.count("Mend what is named there: no program ran. Then `outlast retry x ") == 2
     assert shell.run("retry", "x", first.lines[0]["turn"]).code == 0
     assert shell.run("resume", "x").out == "first\n"
+
+
+def stored(shell: Shell, session: str) -> str:
+    """A cancel that nobody is there to carry out, as `outlast attach` asks for it."""
+
+    async def cancel() -> str:
+        async with outlast.connect(shell.url) as client:
+            return (await client.session(session).cancel()).result
+
+    return asyncio.run(cancel())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_resume_goes_on_after_a_cancel_whether_it_waited_or_was_carried_out(shell: Shell, kept: bool) -> None:
+    assert shell.run("run", "-a", "scripted", "--session", "s", "[[say:hello]]").code == 0
+    assert shell.run("send", "s", "[[say:first]]").code == 0
+    assert shell.run("send", "s", "[[say:second]]").code == 0
+    if kept:
+        assert stored(shell, "s") == "queued"
+    else:
+        assert shell.run("cancel", "s").out.startswith("no turn was running; the queue is held (2 waiting)")
+    resumed = shell.run("resume", "s")
+    assert (resumed.code, resumed.out) == (0, "first\nsecond\n"), resumed
+    assert "nothing to do" not in resumed.err
+
+
+def test_resume_goes_on_after_the_turn_that_a_cancel_which_waited_ends(shell: Shell) -> None:
+    process = shell.start("run", "-a", "scripted", "--session", "s", WAITS)
+    until((shell.folder / "here").exists, "the agent to be at work")
+    process.kill()
+    process.wait()
+    assert shell.run("send", "s", "[[say:more]]").code == 0
+    assert stored(shell, "s") == "queued"
+    resumed = shell.run("resume", "s")
+    assert (resumed.code, resumed.out.splitlines()[-1]) == (1, "more"), resumed
+    assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["cancelled", "done"]
+
+
+def test_what_resume_leaves_held_is_told_as_work_and_not_as_nothing_to_do(shell: Shell) -> None:
+    """Held by somebody in the moment between its restore and its end."""
+    assert shell.run("run", "-a", "scripted", "--session", "s", "[[say:hello]]").code == 0
+    assert asyncio.run(told_held(shell, "s")) == []
+    assert shell.run("send", "s", "[[say:more]]").code == 0
+    assert shell.run("cancel", "s").code == 0
+    assert asyncio.run(told_held(shell, "s")) == [
+        "the queue is held (1 waiting)",
+        "  what to do: `outlast resume s` goes on with it",
+    ]
+
+
+async def told_held(shell: Shell, session: str) -> list[str]:
+    async with outlast.connect(shell.url) as client:
+        return await held(client.store, session)

@@ -47,7 +47,7 @@ T = TypeVar("T")
 HELP = (
     "a line is sent, or answers the open question (a number or a choice's id)",
     "/send TEXT   send even while a question is open, or text that begins with a slash",
-    "/cancel      cancel the running turn, or hold what waits (Ctrl-C cancels, too; where nothing runs it leaves)",
+    "/cancel      cancel the running turn, or hold what waits (Ctrl-C cancels, or leaves where nothing runs)",
     "/detach      leave; the session goes on (Ctrl-D, too)",
 )
 

@@ -102,6 +102,8 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
                 await presenter.waits(error.gate)
                 raise
             stuck = [] if blocks.told else await _left_to_a_person(runtime.store, session.id)
+            if not stuck and blocks.exit_code() is Exit.OK:
+                stuck = await held(runtime.store, session.id)
             for line in stuck:
                 screen.note(visible(line))
             if not (stuck or blocks.told or kept.told):
@@ -109,7 +111,7 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
         code = blocks.exit_code()
         if code is Exit.OK and kept.failed:
             return Exit.CONFLICT
-        return Exit.FAILED if stuck else code
+        return Exit.FAILED if stuck and code is Exit.OK else code
 
 
 async def _how_it_stands(runtime: Runtime, session: str) -> str:
@@ -156,6 +158,17 @@ async def _left_to_a_person(store: Store, session: str) -> list[str]:
         lines.append(f"turn {short(turn)} is parked{f': {first_line(why)}' if why else ''}")
         lines.append(f"  what to do: {again}outlast skip {which} leaves it")
     return lines
+
+
+async def held(store: Store, session: str) -> list[str]:
+    """That somebody has held the queue meanwhile, where inputs wait in it."""
+    row = await store.listed(session)
+    if row is None or row.entry.state != "parked" or not row.entry.queued:
+        return []
+    from outlast.runtime.awaiting import let_go_on
+
+    told = f"the queue is held ({row.entry.queued} waiting)"
+    return [told, f"  what to do: {await let_go_on(store, session)}"]
 
 
 class _Kept:

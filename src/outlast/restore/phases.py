@@ -30,7 +30,14 @@ from outlast.restore.facts import Facts
 from outlast.restore.failing import as_restore_error, require_effects
 from outlast.restore.plan import RestorePlan, plan
 from outlast.restore.probe import fence_agents, generation_of, probe_facts, wake_agents
-from outlast.restore.repairs import closing_gates, end_asked_for, quick_repairs, slow_ending, stop_asked_for
+from outlast.restore.repairs import (
+    closing_gates,
+    end_asked_for,
+    quick_repairs,
+    slow_ending,
+    stop_asked_for,
+    stops_among,
+)
 from outlast.restore.start import first_records
 from outlast.restore.surroundings import Surroundings, hosting_for, unopenable
 from outlast.state.model import Loop, State
@@ -67,6 +74,8 @@ class Restored:
     driver: LoopDriver
     plan: RestorePlan
     attached: str | None
+    stops: frozenset[str] = frozenset()
+    """Requests to stop that had waited for an owner before this one came."""
 
 
 @dataclass(slots=True)
@@ -83,6 +92,7 @@ class Restoring:
     plan: RestorePlan | None = None
     driver: LoopDriver | None = None
     attached: str | None = None
+    stops: frozenset[str] = frozenset()
     actions: list[str] = field(default_factory=list)
 
     @property
@@ -129,6 +139,7 @@ async def _release(now: Restoring) -> None:
 
 async def _read(now: Restoring) -> None:
     now.journal = await Journal.open(now.around.store, _there(now.lease))
+    now.stops = stops_among(await now.around.store.pending(now.request.session))
 
 
 async def _discover(now: Restoring) -> None:
@@ -370,7 +381,7 @@ async def restore(around: Surroundings, request: RestoreRequest) -> Restored:
             if told is error:  # an error that is its own cause would be followed for ever
                 raise
             raise told from error
-    return Restored(_there(now.journal), _there(now.driver), _there(now.plan), now.attached)
+    return Restored(_there(now.journal), _there(now.driver), _there(now.plan), now.attached, now.stops)
 
 
 async def _roll_back(now: Restoring, passed: list[Phase], kind: str, message: str) -> None:

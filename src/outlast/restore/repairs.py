@@ -60,6 +60,11 @@ def stop_asked_for(entries: Sequence[Entry], turn: str) -> Stop | None:
     return None
 
 
+def stops_among(entries: Sequence[Entry]) -> frozenset[str]:
+    """The ids of the cancels and kills."""
+    return frozenset(entry.request_id for entry in entries if entry.kind in ("cancel", "kill"))
+
+
 def end_asked_for(entries: Sequence[Entry]) -> bool:
     """Whether a person wants the agent ended: a kill or a close waits in the inbox."""
     return any(entry.kind in ("kill", "close") for entry in entries)

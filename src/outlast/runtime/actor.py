@@ -25,6 +25,7 @@ from outlast.records.types import (
     TurnStarted,
 )
 from outlast.restore.failing import require_effects
+from outlast.restore.repairs import stops_among
 from outlast.runtime.commands import Commands
 from outlast.state.model import OpenTurn, Queued, State
 from outlast.store.contract import Entry, Store
@@ -58,6 +59,8 @@ class SessionActor:
     """False: it came for commands alone and leaves the work that waits to the next owner."""
     resumes: bool = False
     """A person wants the work to go on."""
+    stops_before: frozenset[str] = frozenset()
+    """Requests to stop that had waited for an owner before that person came: the queue goes on after them."""
     failure: BaseException | None = None
     """Why it ended, if it did not leave on purpose."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -133,6 +136,8 @@ class SessionActor:
         inputs = [e for e in entries if e.kind == "input" and e.request_id not in commands.consumed]
         if inputs:
             await self._accept(inputs)
+        if self.stops_before:
+            await self._go_on_after_stops(entries)
         await self._next_turn()
         self._note_quiet(bool(commands.deferred))
 
@@ -197,6 +202,14 @@ class SessionActor:
             if not waits and (loop.held or self.state.stopped is not None):
                 active = LoopChanged(state="active", reason="resumed")
                 await patience.append(self.journal, [Draft(body=active, loop=loop.loop)], at="actor.resume")
+
+    async def _go_on_after_stops(self, entries: Sequence[Entry]) -> None:
+        """The last word counts: of a cancel that waited, and of whoever resumed after it."""
+        if stops_among(entries) - self.stops_before:
+            self.stops_before = frozenset()  # Somebody has said another since.
+        elif not stops_among(await self.store.pending(self.name)):
+            self.stops_before = frozenset()
+            await self.resume_queue()
 
     # --- inputs and turns --------------------------------------------------------------------
 

@@ -217,6 +217,7 @@ class Runtime:
             attached=restored.attached,
             begins=request.begins,
             resumes=request.resume_queue,
+            stops_before=restored.stops if request.resume_queue else frozenset(),
         )
         session = request.session
         restored.driver.show = lambda said: self._show(session, said)
