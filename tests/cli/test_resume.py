@@ -403,3 +403,17 @@ def test_an_interrupted_turn_is_listed_and_shown_as_a_crashed_one_is(shell: Shel
     assert shell.run("resume", "s").code == 1
     assert [row["status"] for row in shell.sessions()] == ["failed"]
     assert "outlast retry s " in shell.run("show", "s").out
+
+
+def test_a_turn_that_was_skipped_can_still_be_retried(shell: Shell) -> None:
+    on_interrupt(shell, "hold")
+    cut_off(shell)
+    assert shell.run("resume", "s").code == 1
+    assert shell.run("skip", "s").code == 0
+    shell.run("resume", "s")
+    assert shell.sessions()[0]["status"] == "idle", "nobody has to do anything about it"
+    assert "kept for the session's next owner" in shell.run("retry", "s").out
+    (shell.folder / "go").touch()
+    ran = shell.run("resume", "s")
+    assert ran.code == 0, ran
+    assert [turn["outcome"] for turn in shell.show("s")["turns"]] == ["done"]

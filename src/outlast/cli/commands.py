@@ -95,7 +95,7 @@ def close_command(session: str, as_json: bool) -> int:
 @click.option("--as-is", "choice", flag_value="as_is", help="In the agent session as it is there, damaged.")
 @json_option()
 def retry_command(session: str, turn: str | None, choice: LostChoice | None, as_json: bool) -> int:
-    """Send a failed, interrupted or parked turn to its agent again.
+    """Send a failed, interrupted, parked or skipped turn to its agent again.
 
     What the turn had already done may happen again: only you can know that this is right. Without TURN it
     is the newest that did not end as done. A turn that waits to be tried again by itself is tried now, as it
@@ -119,7 +119,7 @@ def retry_command(session: str, turn: str | None, choice: LostChoice | None, as_
 def skip_command(session: str, turn: str | None, as_json: bool) -> int:
     """Give a turn up that is parked or waits to be tried again, or release a held queue; the queue goes on.
 
-    Exits 4 when there is none of them, or when a contrary word came first.
+    A turn that was left so can still be retried, until 20 newer ones have not ended as done. Exits 4 when there is none of them, or when a contrary word came first.
     """
     said = Said("left as it is; the queue goes on", "nothing to skip", fails=True)
     return _asking(session, turn, as_json, lambda handle, which: handle.skip(which, actor="cli"), said)

@@ -84,9 +84,11 @@ def _command_settled(state: State, record: Record, body: t.CommandSettled) -> No
     closed = unsuccessful(state, turn)
     if turn not in state.parked and closed is None:
         refuse(state, record, f"turn {record.turn} is not parked")
-    state.parked.pop(turn, None)
+    left = state.parked.pop(turn, None) or closed
     if closed is not None:
         del state.last_unsuccessful[closed.loop]
+    if left is not None:
+        _keep(state, left)
 
 
 def _wait_no_more(state: State, turn: str) -> None:
@@ -196,10 +198,15 @@ def _displace(state: State, loop: str) -> None:
     """A newer turn has ended: what did not succeed before it is kept as an older one."""
     older = state.last_unsuccessful.pop(loop, None)
     if older is not None:
-        # What is left of its effects nobody can settle any more: it can only be run again.
-        state.retryable[older.turn] = replace(older, host_done=None, effects={})
-        while len(state.retryable) > RETRYABLE:
-            del state.retryable[next(iter(state.retryable))]
+        _keep(state, older)
+
+
+def _keep(state: State, closed: Closed) -> None:
+    """What a person may still want, though nothing waits for it any more. What is left of its effects nobody
+    can settle: it can only be run again."""
+    state.retryable[closed.turn] = replace(closed, host_done=None, effects={})
+    while len(state.retryable) > RETRYABLE:
+        del state.retryable[next(iter(state.retryable))]
 
 
 def _turn_done(state: State, record: Record, body: t.TurnDone) -> None:

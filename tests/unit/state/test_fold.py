@@ -285,6 +285,9 @@ def test_skip_takes_a_turn_out(journal: JournalBuilder, parked: bool) -> None:
     state = journal.add(done, turn="a").state()
     assert not state.parked
     assert not state.last_unsuccessful
+    assert set(state.retryable) == {"a"}, "a person may think better of it"
+    again = journal.add(t.TurnRetried(by="ann", mode="again"), turn="a").state()
+    assert (set(again.open_turns), again.retryable) == ({"a"}, {})
 
 
 def test_a_park_can_stand_in_the_place_of_an_end(journal: JournalBuilder) -> None:
