@@ -30,6 +30,15 @@ def test_approve_decides_permissions(shell: Shell, approve: str, answer: str) ->
     assert (ran.code, ran.out) == (0, f"g={answer}\n"), ran
 
 
+@pytest.mark.parametrize(("approve", "answer"), [("all", "allow_once"), ("never", "reject_once")])
+def test_resume_decides_permissions_as_run_does(shell: Shell, approve: str, answer: str) -> None:
+    """Also those that were open before: whoever restarts unattended work has no other way."""
+    twice = PERMISSION + "[[gate:h:And again?:allow_once,reject_once]]"
+    assert shell.run("run", "-a", "scripted", "--session", "s", twice).code == 6
+    ran = shell.run("resume", "s", "--approve", approve)
+    assert (ran.code, ran.out) == (0, f"g={answer}\nh={answer}\n"), ran
+
+
 def test_gate_dead(shell: Shell) -> None:
     """A question without anybody makes run exit 6; it can be answered, and resume goes on with the answer."""
     ran = shell.run("run", "-a", "scripted", "--session", "s", "--approve", "all", QUESTION)

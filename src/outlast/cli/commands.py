@@ -119,7 +119,8 @@ def retry_command(session: str, turn: str | None, choice: LostChoice | None, as_
 def skip_command(session: str, turn: str | None, as_json: bool) -> int:
     """Give a turn up that is parked or waits to be tried again, or release a held queue; the queue goes on.
 
-    A turn that was left so can still be retried, until 20 newer ones have not ended as done. Exits 4 when there is none of them, or when a contrary word came first.
+    A turn that was left so can still be retried. Exits 4 when there is none of them, or when a contrary word
+    came first.
     """
     said = Said("left as it is; the queue goes on", "nothing to skip", fails=True)
     return _asking(session, turn, as_json, lambda handle, which: handle.skip(which, actor="cli"), said)

@@ -22,6 +22,15 @@ def json_option(help_text: str = "Print JSON; its field names are stable.") -> C
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
+def approve_option(command: F) -> F:
+    return click.option(
+        "--approve",
+        type=click.Choice(["ask", "never", "all"]),
+        default="ask",
+        help="How permissions are decided: by you, refused once each, or allowed once each.",
+    )(command)
+
+
 def session_argument(command: F) -> F:
     return click.argument("session", metavar="ID", callback=not_empty)(command)
 

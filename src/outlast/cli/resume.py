@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ import click
 from outlast.cli.contact import open_runtime, speakable
 from outlast.cli.exits import Exit
 from outlast.cli.failures import WaitingForAnswerError
-from outlast.cli.options import json_option, session_argument
+from outlast.cli.gates import Approve
+from outlast.cli.options import approve_option, json_option, session_argument
 from outlast.cli.output import Screen, visible
 from outlast.cli.running import run_async
 from outlast.cli.text import first_line, short
@@ -36,6 +37,16 @@ _END_A_WAIT = ("retry", "skip", "cancel", "kill", "close")
 """Commands after which a turn does not wait for its next attempt any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class ResumeRequest:
+    """What the command line asks for; `wait` in seconds."""
+
+    name: str
+    wait: float
+    take_over: bool
+    approve: Approve
+
+
 @click.command("resume")
 @session_argument
 @click.option(
@@ -46,8 +57,9 @@ _END_A_WAIT = ("retry", "skip", "cancel", "kill", "close")
     help="Wait for its owner to leave.",
 )
 @click.option("--take-over", is_flag=True, help="End a living owner (SIGKILL, verified) and take its place.")
+@approve_option
 @json_option("Print JSON lines: for each turn its ids, its records, its outcome.")
-def resume_command(session: str, wait: float, take_over: bool, as_json: bool) -> int:
+def resume_command(session: str, wait: float, take_over: bool, approve: Approve, as_json: bool) -> int:
     """Restore a session and drain its queue.
 
     A turn whose agent still lives is attached to and goes on; one that ended meanwhile is settled from what
@@ -60,22 +72,25 @@ def resume_command(session: str, wait: float, take_over: bool, as_json: bool) ->
 
     screen = Screen(os.environ, as_json=as_json)
     config = settled_config(screen, real_workspace(None), session)
-    return run_async(screen, _resume(session, wait, take_over, config, screen))
+    request = ResumeRequest(session, wait, take_over, approve)
+    return run_async(screen, _resume(request, config, screen))
 
 
-async def _resume(name: str, wait: float, take_over: bool, config: Config, screen: Screen) -> int:
+async def _resume(request: ResumeRequest, config: Config, screen: Screen) -> int:
     from outlast.cli.blocks import Blocks
     from outlast.cli.following import Showing, attendance_of, coming_back, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
     from outlast.cli.waiting import shown_when_long
     from outlast.runtime.waiting import waiting_commands
 
-    async with open_runtime(config) as runtime:
-        found = await speakable(runtime.store, name)
+    async with open_runtime(config, request.approve) as runtime:
+        found = await speakable(runtime.store, request.name)
         position = await position_of(runtime.store, runtime.session(found))
         asked = waiting_commands(await runtime.store.pending(found))
         session = await shown_when_long(
-            runtime.restore(found, wait=wait, take_over=take_over), f"restoring session {found}", screen
+            runtime.restore(found, wait=request.wait, take_over=request.take_over),
+            f"restoring session {found}",
+            screen,
         )
         if any(command.command in _END_A_WAIT for command in asked):
             position = replace(position, delay=None)  # it does not wait any more
@@ -88,7 +103,7 @@ async def _resume(name: str, wait: float, take_over: bool, config: Config, scree
                 before=position.before,
             )
         )
-        attendance = attendance_of(session, Showing("ask", presenter, screen, runtime, position))
+        attendance = attendance_of(session, Showing(request.approve, presenter, screen, runtime, position))
         blocks = Blocks(session.id, runtime.store, presenter, position.begun)
         kept = _Kept(asked, blocks, screen)
         attendance.on_record(blocks.before, kept.after)

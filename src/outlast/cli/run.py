@@ -13,6 +13,7 @@ from outlast.cli.exits import Exit, exit_of_outcome
 from outlast.cli.failures import DetachedError, Sent, WaitingForAnswerError, telling_of
 from outlast.cli.gates import Approve
 from outlast.cli.options import (
+    approve_option,
     as_text,
     image_option,
     json_option,
@@ -82,12 +83,7 @@ class RunRequest:
     callback=as_text,
     help="The request's own id: the same key is the same turn, however often sent.",
 )
-@click.option(
-    "--approve",
-    type=click.Choice(["ask", "never", "all"]),
-    default="ask",
-    help="How permissions are decided: by you, refused once each, or allowed once each.",
-)
+@approve_option
 @image_option()
 @json_option("Print JSON lines: the ids, every record, the outcome.")
 @prompt_argument

@@ -282,11 +282,12 @@ class Session:
     async def retry(
         self, turn: str | None = None, *, session: LostChoice | None = None, actor: str | None = None
     ) -> Settled:
-        """Run a turn that is parked, was skipped or did not end as done again: its input is sent once more. One that waits
-        to be tried again by itself is tried now. Without `turn` that one is meant, else the newest such one,
-        as things are now and not when an owner reads the command. Refused while a turn runs. `session` says
-        what is done about an agent's own session that is lost: `fresh` begins a new one, `reseed` one that is
-        told what happened so far, `put_back` resumes what was captured, `as_is` what is there."""
+        """Run a turn that is parked, was skipped or did not end as done again: its input is sent once more.
+        One that waits to be tried again by itself is tried now. Without `turn` that one is meant, else the
+        newest such one, as things are now and not when an owner reads the command. Refused while a turn runs.
+        `session` says what is done about an agent's own session that is lost: `fresh` begins a new one,
+        `reseed` one that is told what happened so far, `put_back` resumes what was captured, `as_is` what is
+        there."""
         turn = given(words, turn, "turn")
         if turn is None:
             state = await load_state(self._backing.store, self.id)

@@ -315,8 +315,8 @@ class State(msgspec.Struct):
     open_turns: dict[str, OpenTurn] = msgspec.field(default_factory=dict)
     parked: dict[str, Closed] = msgspec.field(default_factory=dict)
     retryable: dict[str, Closed] = msgspec.field(default_factory=dict)
-    """Older turns that did not end as done, and those that were skipped, by turn: a person may still want them.
-    The newest few only."""
+    """Older turns that did not end as done, and those that were skipped, by turn: a person may still want
+    them. The newest few only."""
     last_unsuccessful: dict[str, Closed] = msgspec.field(default_factory=dict)
     """Per loop: the newest turn if it did not end as done."""
     gates: dict[str, OpenGate] = msgspec.field(default_factory=dict)
