@@ -90,8 +90,13 @@ $(VENV)/.package: pyproject.toml $(VENV)/.dev
 	$(PIP) install --quiet --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.agents $(VENV)/.types: $(VENV)/.%: requirements/%.txt | $(VENV)/.package
+$(VENV)/.types: requirements/types.txt | $(VENV)/.package
 	$(PIP) install --quiet --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.agents: requirements/agents.txt scripts/link_agents.py | $(VENV)/.package
+	$(PIP) install --quiet --require-hashes -r $<
+	$(PY) scripts/link_agents.py $(VENV)/bin
 	@touch $@
 
 # The peers have an environment of their own: nothing of theirs comes between our requirements.
