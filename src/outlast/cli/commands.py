@@ -226,11 +226,23 @@ async def with_next_owner(store: Store, session: str, settled: Settled) -> Settl
 async def _turn(session: Session, typed: str) -> str:
     """The turn, or the input that waits, whose id is, or alone begins with, what was typed. Raises
     TurnNotFoundError."""
+    from outlast.cli.text import short
+    from outlast.state.messages import UserMessage
+
     view = await session.view()
     turns = list(dict.fromkeys([turn.turn for turn in view.turns] + [each.request_id for each in view.queue]))
     fitting = [typed] if typed in turns else [turn for turn in turns if typed and turn.startswith(typed)]
     if len(fitting) == 1:
         return fitting[0]
+    joined = {each.request_id: each.turn for each in view.messages if isinstance(each, UserMessage)}
+    inputs = [one for one, turn in joined.items() if one != turn and typed and one.startswith(typed)]
+    if not fitting and len(inputs) == 1:
+        turn = joined[inputs[0]]
+        raise TurnNotFoundError(
+            f"input {short(inputs[0])} of session {session.id} is no turn of its own: it joined turn {turn}",
+            hint="name that turn",
+            session_id=session.id,
+        )
     raise TurnNotFoundError(
         f"session {session.id} has {'no turn' if not fitting else 'several turns'} {typed!r}",
         hint=f"`outlast show {quote(session.id)}` lists them",

@@ -87,17 +87,32 @@ async def _send_and_tell(config: Config, screen: Screen, name: str, given: Input
         turn = await session.send(given.content, key=given.key, when_busy=given.when_busy, actor="cli")
         sent.stored(session.id, turn.id)
         owned = await in_hands(client.store, session.id, turn.id)
-        if given.when_busy == "reject":
+        if given.when_busy != "queue":
             owned = await heard(client.store, session.id, turn.accepted(), screen)
+        joins = await _joins(client.store, session.id, turn.id) if given.when_busy == "steer" else None
         back = "" if owned else await way_on(client.store, session.id)
     if screen.as_json:
         screen.json_line(AcceptedLine(session.id, turn.id))
     else:
-        screen.out.line(f"queued as turn {short(turn.id)} of session {session.id}")
+        queued = f"queued as turn {short(turn.id)} of session {session.id}"
+        screen.out.line(f"given to turn {short(joins)}; if that ends first, {queued}" if joins else queued)
     if held:
         screen.note(f"the queue was held: it goes on with this input ({held} before it)")
     if not owned:
         screen.note(f"nobody runs this session now: {back}")
+
+
+async def _joins(store: Store, session: str, request_id: str) -> str | None:
+    """The running turn that an input which its owner has taken is to join, or has joined."""
+    from outlast.journal import read_records
+    from outlast.records.types import InputAccepted
+
+    taken = await store.settled(session, request_id)
+    if taken is None:
+        return None
+    async for record in read_records(store, session, taken.seq - 1, large="outline"):
+        return record.body.joins if isinstance(record.body, InputAccepted) else None
+    return None
 
 
 async def _held(store: Store, session: str) -> int:

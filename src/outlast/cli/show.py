@@ -31,7 +31,7 @@ from outlast.cli.text import (
 )
 from outlast.cli.times import clock_time, local_time
 from outlast.errors import naming
-from outlast.state.messages import ToolMessage
+from outlast.state.messages import ToolMessage, UserMessage
 
 if TYPE_CHECKING:
     from outlast.config import Config
@@ -155,6 +155,7 @@ def _turns(view: View) -> Iterator[str]:
     if view.turns or restore:
         yield "turns"
     last = next((turn for turn in reversed(view.turns) if turn.outcome != "queued"), None)
+    joined = _joined(view)
     for turn in view.turns:
         while restore is not None and turn.started_at is not None and restore.started_at < turn.started_at:
             yield _takeover(restore)
@@ -164,10 +165,20 @@ def _turns(view: View) -> Iterator[str]:
         attempts = f", {turn.attempts} attempts" if turn.attempts > 1 else ""
         head = f"  {turn.index or '-':>3}  {turn.outcome:<11} {short(turn.turn)}{attempts}"
         yield f"{head}  {input_line(turn.content)}"
+        yield from (f"       joined by: {said}" for said in joined.get(turn.turn, ()))
         yield from _why(view, turn, newest=turn is last)
     while restore is not None:
         yield _takeover(restore)
         restore = next(restores, None)
+
+
+def _joined(view: View) -> dict[str, list[str]]:
+    """By turn, the first lines of the inputs that joined it while it ran."""
+    found: dict[str, list[str]] = {}
+    for message in view.messages:
+        if isinstance(message, UserMessage) and message.request_id != message.turn:
+            found.setdefault(message.turn, []).append(input_line(message.content))
+    return found
 
 
 def _why(view: View, turn: TurnSummary, *, newest: bool) -> Iterator[str]:

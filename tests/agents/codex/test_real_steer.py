@@ -172,3 +172,20 @@ def test_a_cancelled_turn_gives_back_what_it_had_not_taken(place: CodexPlace) ->
     assert place.resume().outcomes == ["done"]
     assert user_texts(place) == [WAIT, MORE]
     place.journal("job").assert_every_input_ends_once()
+
+
+def test_who_steers_from_a_shell_is_told_which_turn_it_joins(place: CodexPlace) -> None:
+    runtime = place.run(WAIT)
+    place.until_there("begun")
+    place.until_recorded("job", "CallObserved")
+    sent = place.call("send", "job", "--key", "two", "--when-busy", "steer", MORE)
+    assert sent.stdout == b"given to turn one; if that ends first, queued as turn two of session job\n"
+    until_given(place)
+    place.go()
+    assert runtime.wait().status == 0
+    assert_joined(place)
+    assert f"joined by: {MORE}".encode() in place.call("show", "job").stdout
+    for command in ("cancel", "retry", "skip"):
+        refused = place.call(command, "job", "two")
+        told = "input two of session job is no turn of its own: it joined turn one"
+        assert (refused.status, told in refused.stderr) == (3, True), refused
