@@ -125,6 +125,22 @@ def test_retry_and_skip_with_nothing_to_do_are_a_conflict_at_once(shell: Shell) 
     assert shell.sessions()[0]["queued"] == 0
 
 
+def test_a_prompt_that_is_sent_again_is_told_what_became_of_it(shell: Shell) -> None:
+    """It is not queued, and nobody has to run it."""
+    shell.run("run", "-a", "scripted", "--session", "s", "first")
+    send = ("send", "s", "--key", "K", "second")
+    assert shell.run(*send).out == "queued as turn K of session s\n"
+    assert shell.run(*send).out == "queued as turn K of session s\n"
+    assert shell.run("resume", "s").code == 0
+    again = shell.run(*send)
+    assert (again.code, again.out) == (0, "sent before: turn K of session s is done already\n")
+    assert "nobody runs" not in again.err
+    assert shell.run("send", "s", "--key", "bad", "[[exit:3]]").code == 0
+    shell.run("resume", "s")
+    again = shell.run("send", "s", "--key", "bad", "[[exit:3]]")
+    assert (again.code, again.out) == (0, "sent before: turn bad of session s has failed\n")
+
+
 def test_send_is_durable_and_says_who_runs_it(shell: Shell) -> None:
     shell.run("run", "-a", "scripted", "--session", "s", "first")
     sent = shell.run("send", "--json", "--key", "K", "s", "-", stdin=b"second\r\n")

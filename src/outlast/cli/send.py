@@ -27,6 +27,7 @@ from outlast.cli.text import short
 if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.records.types import Content
+    from outlast.runtime.handles import Session
     from outlast.store.contract import Store
 
 WhenBusy = Literal["queue", "steer", "reject"]
@@ -63,6 +64,16 @@ def send_command(
     run_async(screen, _send(loaded_config(screen), screen, session, given))
 
 
+SINCE = {
+    "running": "runs",
+    "done": "is done already",
+    "failed": "has failed",
+    "interrupted": "was interrupted",
+    "cancelled": "was cancelled",
+}
+"""What became of a turn, by its outcome."""
+
+
 class Input:
     """What is sent, and how."""
 
@@ -83,23 +94,42 @@ async def _send_and_tell(config: Config, screen: Screen, name: str, given: Input
 
     async with open_client(config) as client:
         session = client.session(await speakable(client.store, name))
-        held = await _held(client.store, session.id)
+        key = given.key
+        known = key is not None and await client.store.settled(session.id, key) is not None
+        held = 0 if known else await _held(client.store, session.id)
         turn = await session.send(given.content, key=given.key, when_busy=given.when_busy, actor="cli")
         sent.stored(session.id, turn.id)
         owned = await in_hands(client.store, session.id, turn.id)
         if given.when_busy != "queue":
             owned = await heard(client.store, session.id, turn.accepted(), screen)
         joins = await _joins(client.store, session.id, turn.id) if given.when_busy == "steer" else None
+        before = await _since(session, turn.id) if known else None
         back = "" if owned else await way_on(client.store, session.id)
     if screen.as_json:
         screen.json_line(AcceptedLine(session.id, turn.id))
     else:
-        queued = f"queued as turn {short(turn.id)} of session {session.id}"
-        screen.out.line(f"given to turn {short(joins)}; if that ends first, {queued}" if joins else queued)
+        queued = before or f"queued as turn {short(turn.id)} of session {session.id}"
+        joining = joins and not before
+        screen.out.line(f"given to turn {short(joins)}; if that ends first, {queued}" if joining else queued)
     if held:
         screen.note(f"the queue was held: it goes on with this input ({held} before it)")
     if not owned:
         screen.note(f"nobody runs this session now: {back}")
+
+
+async def _since(session: Session, request_id: str) -> str | None:
+    """What became of an input that was sent before, under the same key; None while it waits."""
+    from outlast.state.messages import UserMessage
+
+    view = await session.view()
+    which = f"turn {short(request_id)} of session {session.id}"
+    for turn in view.turns:
+        if turn.turn == request_id and turn.outcome != "queued":
+            return f"sent before: {which} {SINCE.get(turn.outcome, f'is {turn.outcome}')}"
+    for said in view.messages:
+        if isinstance(said, UserMessage) and said.request_id == request_id:
+            return f"sent before: it joined turn {short(said.turn)} of session {session.id}"
+    return None
 
 
 async def _joins(store: Store, session: str, request_id: str) -> str | None:
