@@ -125,6 +125,21 @@ def test_retry_and_skip_with_nothing_to_do_are_a_conflict_at_once(shell: Shell) 
     assert shell.sessions()[0]["queued"] == 0
 
 
+def test_a_turn_goes_by_the_number_that_show_gives_it(shell: Shell) -> None:
+    for key in ("bad", "worse"):
+        shell.run("run", "-a", "scripted", "--session", "s", "--key", key, f"[[exit:3]]{key}")
+    shell.run("run", "--session", "s", "--key", "2nd", "fine")
+    told = [line.split()[:3] for line in shell.run("show", "s").out.splitlines()]
+    assert ["1", "failed", "bad"] in told
+    assert ["2", "failed", "worse"] in told
+    assert shell.run("retry", "s", "4").code == 3
+    several = shell.run("retry", "s", "2")
+    assert (several.code, "several turns '2'" in several.err) == (3, True), "the id of another begins so"
+    for number, turn in (("1", "bad"), ("#2", "worse")):
+        assert shell.run("retry", "s", number).code == 0
+        assert shell.show("s")["commands"][-1]["turn"] == turn
+
+
 def test_a_prompt_that_is_sent_again_is_told_what_became_of_it(shell: Shell) -> None:
     """It is not queued, and nobody has to run it."""
     shell.run("run", "-a", "scripted", "--session", "s", "first")

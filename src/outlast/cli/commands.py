@@ -224,14 +224,17 @@ async def with_next_owner(store: Store, session: str, settled: Settled) -> Settl
 
 
 async def _turn(session: Session, typed: str) -> str:
-    """The turn, or the input that waits, whose id is, or alone begins with, what was typed. Raises
-    TurnNotFoundError."""
+    """The turn, or the input that waits, whose id is, or alone begins with, what was typed, or the turn of
+    that number, as `show` counts them; `#N` is the number alone. Raises TurnNotFoundError."""
     from outlast.cli.text import short
     from outlast.state.messages import UserMessage
 
     view = await session.view()
     turns = list(dict.fromkeys([turn.turn for turn in view.turns] + [each.request_id for each in view.queue]))
     fitting = [typed] if typed in turns else [turn for turn in turns if typed and turn.startswith(typed)]
+    counted = [turn.turn for turn in view.turns if turn.index and str(turn.index) == typed.removeprefix("#")]
+    if typed not in turns:
+        fitting = list(dict.fromkeys([*counted, *fitting]))
     if len(fitting) == 1:
         return fitting[0]
     joined = {each.request_id: each.turn for each in view.messages if isinstance(each, UserMessage)}
