@@ -133,7 +133,8 @@ def test_an_answer_that_waits_for_an_owner_is_shown_and_not_asked_for_again(shel
     gate = gate_of(shell, "s")["id"]
     shell.run("answer", "s", gate, "left")
     shown = shell.run("show", "s").out
-    assert "Which one?\n      left\n      right\n      answered left by" in shown
+    assert "Which one?\n      1  left\n      2  right\n      answered left by" in shown
+    assert "detached (1 asked, 1 decided)" in shell.run("ls").out
     assert f"decided, and not yet carried out: nobody owns the session\n  answer {gate} left by" in shown
     (waiting,) = shell.show("s")["commands"]
     assert (waiting["command"], waiting["gate"], waiting["choice"]) == ("answer", gate, "left")
@@ -171,8 +172,8 @@ def test_what_a_choice_stands_for_is_said_wherever_an_answer_is_asked_for(shell:
     for said in (ran.err, shell.run("show", "s").out, shell.run("wait", "s").err):
         lines = [line.strip() for line in said.splitlines()]
         always = "Always allow: Bash(echo c *) (kept in the project's local settings)"
-        assert f"allow_always  {always}" in lines, said
-        assert "allow_once  Allow" in lines
+        assert f"2  allow_always  {always}" in lines, said
+        assert "1  allow_once  Allow" in lines
         assert "… and 12 more: outlast show s --json" in lines
         assert max(map(len, lines)) < 700
     as_json = shell.run("wait", "--json", "s")

@@ -55,6 +55,14 @@ def test_that_an_agents_session_went_back_to_what_was_captured_is_told_with_the_
     [
         (t.GateResolved(gate="g", reason="answered", answer="left", by="ann"), "was answered by ann: left"),
         (t.GateResolved(gate="g", reason="policy", answer="yes", by="policy"), "was decided by rule: yes"),
+        (
+            t.GateResolved(gate="g", reason="answered", answer="yes", by="--approve all"),
+            "was decided by rule: yes",
+        ),
+        (
+            t.GateResolved(gate="g", reason="abandoned", by="claude"),
+            "is closed by claude, as nobody waits for its answer any more",
+        ),
         (t.GateResolved(gate="g", reason="abandoned"), "is closed, as nobody waits for its answer any more"),
     ],
 )

@@ -60,7 +60,10 @@ def test_a_retry_that_waits_for_an_owner_is_seen(place: Place) -> None:
         place.call("show", "job").stdout
     )
     waited = place.call("wait", "job")
-    assert (waited.status, "what was decided about it waits, and nobody runs it" in waited.stderr) == (
+    assert (
+        waited.status,
+        "what was decided about session job waits, and nobody runs it" in waited.stderr,
+    ) == (
         1,
         True,
     )

@@ -108,7 +108,11 @@ def _cells(name: str, row: Listed, delay: Delay | None) -> tuple[str, ...]:
     from outlast.cli.times import age, exact_time
 
     entry = row.entry
-    status = status_of(row) + (f" ({entry.open_gates} asked)" if entry.open_gates else "")
+    # Among what was decided may be the answer to what is asked: only the journal tells.
+    decided = row.decisions if row.owner is None else 0
+    both = ((entry.open_gates, "asked"), (decided, "decided"))
+    counts = [f"{count} {what}" for count, what in both if count]
+    status = status_of(row) + (f" ({', '.join(counts)})" if counts else "")
     if delay is not None:
         status += f" (waits until {exact_time(delay.until)}: {delay.code})"
     queued = str(entry.queued + row.pending)

@@ -212,11 +212,11 @@ _DESCRIBED: Mapping[type[Body], Callable[[Record, Any], Piece | None]] = {
 }
 
 _RESOLVED = {
-    "answered": "was answered",
+    "answered": "was answered{by}",
     "policy": "was decided by rule",
-    "abandoned": "is closed, as nobody waits for its answer any more",
-    "expired": "is closed, as its time is over",
-    "restore_unavailable": "is closed, as the agent that asked is gone",
+    "abandoned": "is closed{by}, as nobody waits for its answer any more",
+    "expired": "is closed{by}, as its time is over",
+    "restore_unavailable": "is closed{by}, as the agent that asked is gone",
 }
 _RETRIED = {"again": "is sent again", "continue": "goes on"}
 
@@ -229,9 +229,12 @@ def tool_line(body: CallObserved | ToolMessage) -> str:
 
 
 def gate_line(body: GateResolved) -> str:
-    by = f" by {body.by}" if body.by and body.by != body.reason else ""
+    by = f" by {body.by}" if body.by else ""
+    # The rule of a command decides here or, where another process owns the session, by answering.
+    reason = "policy" if body.by and body.by.startswith("--approve ") else body.reason
+    told = _RESOLVED.get(reason, reason).replace("{by}", by)
     answer = f": {body.answer}" if body.answer else ""
-    return f"question {short(body.gate)} {_RESOLVED.get(body.reason, body.reason)}{by}{answer}"
+    return f"question {short(body.gate)} {told}{answer}"
 
 
 def question_lines(question: OpenQuestion) -> list[str]:
@@ -248,14 +251,15 @@ MOST_CHOICES, LABEL_WIDTH = 20, 300
 
 
 def choice_lines(choices: Sequence[Choice], session: str) -> list[str]:
-    """Each choice on a line of its own: the id that answers, and what it stands for. What an "always" allows
-    is said by its label alone."""
+    """Each choice on a line of its own: its number and its id, each of which answers, and what it stands for.
+    What an "always" allows is said by its label alone."""
     from shlex import quote
 
     lines = []
-    for choice in choices[:MOST_CHOICES]:
+    for number, choice in enumerate(choices[:MOST_CHOICES], 1):
         label = in_one_line(choice.label, LABEL_WIDTH)
-        lines.append(choice.id if label in ("", choice.id) else f"{choice.id}  {label}")
+        what = choice.id if label in ("", choice.id) else f"{choice.id}  {label}"
+        lines.append(f"{number}  {what}")
     if len(choices) > MOST_CHOICES:
         lines.append(f"… and {len(choices) - MOST_CHOICES} more: outlast show {quote(session)} --json")
     return [exact(line) for line in lines]

@@ -87,9 +87,13 @@ async def _quiet(client: Client, session: Session) -> None:
                 return
             unowned = 0 if row.owner else unowned + 1
             if unowned >= PATIENCE:
-                left = "what was decided about it waits" if row.decisions else "has work left"
+                left = (
+                    f"what was decided about session {session.id} waits"
+                    if row.decisions
+                    else f"session {session.id} has work left"
+                )
                 raise NobodyRunsItError(
-                    f"session {session.id}: {left}, and nobody runs it",
+                    f"{left}, and nobody runs it",
                     hint=await way_on(client.store, session.id),
                     session_id=session.id,
                 )
