@@ -131,7 +131,8 @@ class Runtime:
         return await look(self._surroundings(), arguments.session_id(session))
 
     async def restore(self, session: str, *, wait: float = 0.0, take_over: bool = False) -> Session:
-        """Own the session: restore it and go on with its work, a queue that a cancel held included.
+        """Own the session: restore it and go on with its work, a queue that a cancel held included, also by
+        one that had waited for an owner.
 
         `wait` seconds for a living owner to let go; `take_over` ends it by SIGKILL, verified. Raises
         RestoreError (kind `lease` when somebody owns it), SessionNotFoundError, IntegrityError. Cancelled, it

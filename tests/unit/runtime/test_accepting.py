@@ -20,7 +20,7 @@ from outlast.state.model import State
 from outlast.store.contract import Append, Entry, Lease, Row, Settlement, Tombstone
 from outlast.store.memory.store import MemoryStore
 from outlast.testing.journals import JournalBuilder
-from outlast.turns.requests import InputRequest, Request, encode
+from outlast.turns.requests import InputRequest, Request, StopRequest, encode
 
 
 def owner(state: State) -> SessionActor:
@@ -125,3 +125,41 @@ async def test_an_input_that_was_taken_is_in_hands_when_its_owner_has_left() -> 
     assert await backing.holder("s") is None
     assert await in_hands(backing._store, "s", "r")
     await backing.close()
+
+
+def stop(place: int, key: str) -> Entry:
+    return Entry(place, key, "cancel", encode(StopRequest()), "me", 0)
+
+
+def test_whoever_cancels_after_the_person_who_resumed_has_the_last_word() -> None:
+    """A cancel that had waited before is carried out, and the queue goes on then; not where another came."""
+    earlier, later = stop(1, "earlier"), stop(2, "later")
+
+    async def goes_on(*looks: tuple[list[Entry], list[Entry]]) -> list[bool]:
+        """For each look at the inbox, before the commands and after them: whether the queue goes on."""
+        resumed = []
+        inbox: list[Entry] = []
+
+        async def pending(_: str) -> list[Entry]:
+            return inbox
+
+        async def resume_queue() -> None:
+            resumed.append(True)
+
+        one = owner(JournalBuilder().state())
+        one.store, one.stops_before = cast(Any, SimpleNamespace(pending=pending)), frozenset({"earlier"})
+        one.journal = cast(Any, SimpleNamespace(name="s"))
+        one.resume_queue = resume_queue  # type: ignore[method-assign]
+        found = []
+        for before, after in looks:
+            resumed.clear()
+            inbox[:] = after
+            if one.stops_before:
+                await one._go_on_after_stops(before)
+            found.append(bool(resumed))
+        return found
+
+    working = ([earlier], [earlier])
+    assert asyncio.run(goes_on(working, ([earlier], []), ([], []))) == [False, True, False]
+    assert asyncio.run(goes_on(working, ([earlier, later], []), ([], []))) == [False, False, False]
+    assert asyncio.run(goes_on(([earlier, sent(3, "more")], [sent(3, "more")]))) == [True]
