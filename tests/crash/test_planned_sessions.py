@@ -128,3 +128,26 @@ async def test_where_nobody_is_asked_the_plan_says_what_the_agents_setting_makes
     assert (await resumed(tmp_path, "refuse")).turns[-1].outcome == "failed"
     plan = await planned(tmp_path, "refuse")
     assert plan.held_by_loss
+
+
+async def test_of_a_choice_that_waits_the_plan_says_what_the_start_then_does(tmp_path: Path) -> None:
+    file = await captured(tmp_path)
+    file.write_bytes(b"another line\n")
+    (gate,) = (await resumed(tmp_path)).gates
+    async with outlast.connect(sqlite_url(tmp_path / "x.db")) as client:
+        assert (await client.session("s").answer(gate.id, "put_back", by="ann")).result == "queued"
+        await client.session("s").send("[[say:three]]", key="three")
+
+    plan = await planned(tmp_path)
+    (chosen,) = plan.next_sessions
+    assert (chosen.action, chosen.provider_session) == ("put_back", SESSION)
+    text = "\n".join(plan.lines())
+    assert f"gate {gate.id}: keep: the runtime asked it itself and is given the answer put_back" in text
+    assert f"answer {gate.id} put_back by ann: " in text
+    assert "what was captured of the agent's session is put back; turn two runs again" in text
+    assert "inputs that wait: 1 (1 not accepted yet): run in their order" in text
+    assert plan.lines()[-1] == "then these turns run: two, then three"
+
+    view = await resumed(tmp_path)
+    assert file.read_bytes() == b"one line\n"
+    assert [turn.outcome for turn in view.turns] == ["done", "done", "done"]

@@ -2,48 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from outlast.agents.contract import TurnEnded
-from outlast.ids import derived_uuid
-from outlast.records.codec import encode_body, record_of, row_of
-from outlast.records.envelope import Draft, Record, Stamp
+from outlast.records.envelope import Draft
 from outlast.records.types import Fence, RestoreDone, RestoreStarted, TurnAttached
 from outlast.restore.facts import Facts
 from outlast.restore.plan import RestorePlan
 from outlast.restore.repairs import closing_gates, quick_repairs, slow_ending
-from outlast.state.fold import apply
 from outlast.state.model import State
+from outlast.state.supposed import Supposed
 from outlast.turns.steering import Unlanded
 from outlast.turns.terminal import Ending, close, host_done
 
 
-@dataclass
-class Continued:
-    """A journal's state, and the records that were added to it, each checked as the journal does it."""
-
-    state: State
-    records: list[Record] = field(default_factory=list)
-
-    def add(self, drafts: Sequence[Draft]) -> None:
-        after = self.state.copy()
-        epoch = after.epoch
-        for draft in drafts:
-            epoch = draft.body.epoch if isinstance(draft.body, Fence) else epoch
-            stamp = Stamp(after.seq + 1, epoch, derived_uuid(after.session, after.seq), 0)
-            row = row_of(draft, encode_body(draft.body), stamp, after.session, after.chain)
-            record = record_of(row, after.session)
-            apply(after, record)
-            self.records.append(record)
-        self.state = after
-
-
-def carried_out(state: State, seen: Facts, chosen: RestorePlan, unlanded: Unlanded = None) -> Continued:
+def carried_out(state: State, seen: Facts, chosen: RestorePlan, unlanded: Unlanded = None) -> Supposed:
     """`state` after the restore that `chosen` describes. `unlanded`: what the agent's spool says of the
     inputs that were to join the turn."""
     epoch = state.epoch + 1
-    on = Continued(state)
+    on = Supposed(state)
     on.add(
         [
             Draft(Fence(epoch=epoch, holder="next", previous_epoch=state.epoch)),

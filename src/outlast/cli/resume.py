@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from outlast.records.envelope import Record
     from outlast.runtime.handles import Session
     from outlast.runtime.runtime import Runtime
-    from outlast.runtime.waiting import WaitingCommand
     from outlast.store.contract import Store
+    from outlast.turns.decided import WaitingCommand
 
 _DECIDE = ("retry", "skip", "settle")
 """Commands that come too late are a failure of whoever gave them; of the others what they wanted is so."""
@@ -81,7 +81,7 @@ async def _resume(request: ResumeRequest, config: Config, screen: Screen) -> int
     from outlast.cli.following import Showing, attendance_of, coming_back, position_of
     from outlast.cli.present import JsonPresenter, TextPresenter
     from outlast.cli.waiting import shown_when_long
-    from outlast.runtime.waiting import waiting_commands
+    from outlast.turns.decided import waiting_commands
 
     async with open_runtime(config, request.approve) as runtime:
         found = await speakable(runtime.store, request.name)

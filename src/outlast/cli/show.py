@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from outlast.config import Config
     from outlast.errors import OutlastError
     from outlast.runtime.view import View
-    from outlast.runtime.waiting import WaitingCommand
     from outlast.state.summaries import AgentSession, EffectShown, Restore, TurnSummary
+    from outlast.turns.decided import WaitingCommand
 
 
 @click.command("show")

@@ -12,6 +12,7 @@ import msgspec
 
 from outlast.clock import Micros, isoformat
 from outlast.records.types import PlannedRetry, PlannedTurn
+from outlast.restore.ahead import Ahead
 from outlast.restore.facts import AgentFacts, Facts, describe, describe_session
 from outlast.state.delays import delay_json, delays
 from outlast.state.lookup import steered_into
@@ -22,6 +23,8 @@ from outlast.turns.effects import told
 from outlast.turns.lost import by_itself, held_by_loss, ways_on
 from outlast.turns.recovery import NextSession, drives, next_session
 from outlast.turns.retrying import Judging, in_words, judged
+
+ASKED_ITSELF = "the runtime asked it itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +83,52 @@ class RestorePlan:
     verified_from: int = 0
     """As in the facts."""
     waits: tuple[PlannedWait, ...] = ()
+    ahead: Ahead | None = None
+    """Of a look around that changes nothing; a restore itself leaves the inbox to its owner."""
 
     def lines(self) -> list[str]:
         """For people, one sentence a line."""
+        ahead = self.ahead or Ahead(inputs=self.queued + self.inbox)
+        commands = [command.line for command in ahead.commands]
         if self.starts:
-            return [f"session {self.session} is new: it is started with {self.inbox} waiting input(s)"]
+            new = f"session {self.session} is new: it is started with {ahead.inputs} waiting input(s)"
+            return [new, *commands]
         lines = [f"session {self.session}, journal at {self.tip}"]
         for turn in self.turns:
             after = "" if turn.then == "none" else f", then {turn.then}"
             lines.append(f"turn {turn.turn}: {turn.action}{after}: {turn.evidence}")
         lines += [wait.line for wait in self.waits]
+        lines += [parked.line(self.session) for parked in ahead.parked]
         for loop in self.loops:
             lines.append(f"loop {loop.loop}: {loop.action}: {loop.evidence}")
         lines += [f"loop {session.loop}: {session.line()}" for session in self.next_sessions]
         for gate in self.gates:
             lines.append(f"gate {gate.gate}: {gate.action}: {gate.reason}")
+        lines += commands
+        if ahead.lacks:
+            lines.append(f"a resume here is refused: this process does not have {', '.join(ahead.lacks)}")
         if not self.turns:
             lines.append("no turn is open")
-        if self.queued or self.inbox:
-            new = f" ({self.inbox} not accepted yet)" if self.inbox else ""
-            lines.append(f"inputs that wait: {self.queued + self.inbox}{new}: {self._goes_on}")
+        if ahead.inputs:
+            fresh = ahead.inputs - self.queued
+            told = f" ({fresh} not accepted yet)" if fresh else ""
+            lines.append(f"inputs that wait: {ahead.inputs}{told}: {self._goes_on}")
         else:
             lines.append("nothing is queued")
+        if commands:
+            lines.append(ahead.run_line)
         return lines
 
     @property
     def _goes_on(self) -> str:
         """What becomes of the inputs that wait."""
-        if self.held_by_loss:
+        stays = self.ahead.stays if self.ahead else "held_by_loss" if self.held_by_loss else ""
+        if stays == "held_by_loss":
             return "held until a person has chosen what becomes of the agent's session"
+        if stays == "closed":
+            return "the session is closed before they run"
+        if stays == "held":
+            return "held until a person resumes"
         first = self.next_sessions[0].action if self.next_sessions else "resume"
         if first == "ask":
             return "the first is parked with that question, the others are held until it is answered"
@@ -116,7 +136,9 @@ class RestorePlan:
             return "the first is parked for that, the others are held"
         if first == "refuse":
             return "the first fails of that"
-        return "held until a person resumes" if self.held else "run in their order"
+        if self.held and self.ahead is None:
+            return "held until a person resumes"
+        return "run in their order"
 
     def to_json(self) -> dict[str, object]:
         """The shape of `outlast plan --json`."""
@@ -147,7 +169,7 @@ class RestorePlan:
             "facts": list(self.facts),
             "verified_from": self.verified_from,
             "waits": [{"turn": w.turn} | delay_json(w.delay) for w in self.waits],
-        }
+        } | (self.ahead or Ahead()).to_json()
 
 
 def plan(state: State, facts: Facts) -> RestorePlan:
@@ -181,6 +203,31 @@ def plan(state: State, facts: Facts) -> RestorePlan:
         verified_from=facts.verified_from,
         waits=tuple(PlannedWait(turn, delay) for turn, delay in delays(state)),
     )
+
+
+def looked_ahead(chosen: RestorePlan, after: State, facts: Facts, ahead: Ahead) -> RestorePlan:
+    """The plan with what it leads to. `after` is the state before the first turn begins then; `facts` are
+    those of an agent that is started then."""
+    if after.root is None:
+        return replace(chosen, ahead=ahead)
+    living = {gate.gate for gate in chosen.gates if gate.action == "keep"}
+    answers = {x.asked.gate: x.asked for x in reversed(ahead.commands) if x.result == "done"}
+    gates = tuple(
+        replace(gate, reason=_given(gate, answers[gate.gate].choice or ""))
+        if gate.gate in living and gate.gate in answers
+        else gate
+        for gate in chosen.gates
+    )
+    shown = {session.loop for session in chosen.next_sessions}
+    sessions = tuple(_next_session(after, loop, _agent(facts, loop)) for loop in after.loops if loop in shown)
+    if sessions and sessions[0].action in ("ask", "refuse"):
+        ahead = replace(ahead, runs=ahead.runs[:1])
+    return replace(chosen, gates=gates, next_sessions=sessions, ahead=ahead)
+
+
+def _given(gate: PlannedGate, choice: str) -> str:
+    asked = ASKED_ITSELF if gate.reason == ASKED_ITSELF else "its agent lives"
+    return f"{asked} and is given the answer {choice}"
 
 
 def _agent(facts: Facts, loop: str) -> AgentFacts:
@@ -315,7 +362,7 @@ def _plan_loop(loop: Loop, agent: AgentFacts) -> PlannedLoop:
 
 def _plan_gate(gate: OpenGate, attached: set[str], facts: Facts) -> PlannedGate:
     if gate.opened.resolver == "runtime":
-        return PlannedGate(gate.gate, "keep", "the runtime asked it itself")
+        return PlannedGate(gate.gate, "keep", ASKED_ITSELF)
     agent = _agent(facts, gate.loop)
     if gate.loop in attached and agent.generation == gate.generation:
         return PlannedGate(gate.gate, "keep", "its agent lives and waits for the answer")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from outlast.errors import OutlastError
+from outlast.agents.transcript import HoldsPrompts
+from outlast.errors import AgentNotFoundError, ConfigError, OutlastError
+from outlast.ids import new_id
 from outlast.journal import load
 from outlast.keep import Claim
+from outlast.records.envelope import Draft
+from outlast.records.types import LoopStarted
+from outlast.restore.foreseen import Around, foresee
 from outlast.restore.own_sessions import Stored, with_sessions
-from outlast.restore.plan import RestorePlan, plan
-from outlast.restore.probe import Resolve, probe_facts
+from outlast.restore.plan import RestorePlan, looked_ahead, plan
+from outlast.restore.probe import Resolve, known_agent, probe_facts
+from outlast.restore.start import first_records
 from outlast.state.model import State
 from outlast.store import refusals
-from outlast.store.contract import Store
+from outlast.store.contract import Entry, Store
 from outlast.turns.deciding import GatePolicy
 from outlast.turns.effects import Effects
 from outlast.turns.hosting import Hosting
@@ -42,8 +49,33 @@ async def look(around: Surroundings, session: str) -> RestorePlan:
     claim = Claim(around.store.store_id, state.lineage, state.epoch, "")
     hosting = hosting_for(around, state, claim)
     facts = await probe_facts(state, len(pending), hosting, around.resolve)
-    facts = await with_sessions(facts, Stored(around.store, state), hosting, around.resolve)
-    return plan(state, replace(facts, verified_from=loaded.verified_from))
+    facts = replace(facts, verified_from=loaded.verified_from)
+    after, ahead = foresee(state, facts, plan(state, facts), await _around(around, state, pending))
+    # What the agent finds when it is started, once it was decided what becomes of its session.
+    stored = Stored(around.store, after if state.root else state)
+    seen = await with_sessions(facts, stored, hosting, around.resolve)
+    return looked_ahead(plan(state, seen), after, seen, ahead)
+
+
+async def _around(around: Surroundings, state: State, pending: Sequence[Entry]) -> Around:
+    opening: tuple[Draft, ...] = ()
+    if state.root is None:
+        with suppress(AgentNotFoundError, ConfigError):
+            opening = tuple(first_records(pending, new_id(), around.resolve))
+        name = next((d.body.agent for d in opening if isinstance(d.body, LoopStarted)), "")
+    else:
+        name = state.loops[state.root].agent
+    agent = known_agent(name, around.resolve)
+    known = Around(effects=around.effects, opening=opening, pending=tuple(pending))
+    if agent is None:
+        return known
+    return replace(
+        known,
+        steers=agent.capabilities.steer,
+        holds_prompts=isinstance(agent, HoldsPrompts),
+        after_failure=agent.after_failure,
+        on_lost=agent.on_lost,
+    )
 
 
 async def unopenable(store: Store, session: str) -> OutlastError:

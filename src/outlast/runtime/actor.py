@@ -13,26 +13,19 @@ from typing import Any, Literal
 from outlast import faults
 from outlast.agents.absent import AbsentAgent
 from outlast.clock import monotonic
-from outlast.errors import InvalidRecordError, StoreError
+from outlast.errors import StoreError
 from outlast.journal import Journal, Proposal
 from outlast.records.envelope import Draft
-from outlast.records.types import (
-    Body,
-    InputAccepted,
-    InputCancelled,
-    LoopChanged,
-    SessionStopped,
-    TurnStarted,
-)
+from outlast.records.types import TurnStarted
 from outlast.restore.failing import require_effects
 from outlast.restore.repairs import stops_among
 from outlast.runtime.commands import Commands
 from outlast.state.model import OpenTurn, Queued, State
 from outlast.store.contract import Entry, Store
 from outlast.turns import patience
+from outlast.turns.accepting import accepted, closed, held_no_more
+from outlast.turns.commanded import Look
 from outlast.turns.driver import LoopDriver
-from outlast.turns.lost import held_by_loss
-from outlast.turns.requests import InputRequest, decode
 from outlast.turns.steering import Given, content_of
 from outlast.turns.terminal import Ending, Stop
 
@@ -124,7 +117,13 @@ class SessionActor:
     async def _step(self) -> None:
         await self._reap()
         entries = await self.store.pending(self.name)
-        commands = Commands(self.journal, self.driver, self._accepted, at_work=self._turn is not None)
+        look = Look(
+            self._accepted,
+            self.driver.effects,
+            at_work=self._turn is not None,
+            visits=self.driver.visits,
+        )
+        commands = Commands(self.journal, self.driver, look)
         for entry in entries:
             if entry.kind == "close":
                 self._closing = self._closing or entry
@@ -133,13 +132,13 @@ class SessionActor:
         if self._closing is not None:
             await self._close(self._closing)
             return
-        inputs = [e for e in entries if e.kind == "input" and e.request_id not in commands.consumed]
+        inputs = [e for e in entries if e.kind == "input" and e.request_id not in look.consumed]
         if inputs:
             await self._accept(inputs)
         if self.stops_before:
             await self._go_on_after_stops(entries)
         await self._next_turn()
-        self._note_quiet(bool(commands.deferred))
+        self._note_quiet(bool(look.deferred))
 
     async def _wait(self) -> None:
         waits = [asyncio.create_task(self._bell.wait()), asyncio.create_task(self.journal.lost.wait())]
@@ -197,11 +196,8 @@ class SessionActor:
     async def resume_queue(self) -> None:
         """A person wants the work to go on: a held queue is held no more, a closed session is open. One that
         waits for a choice about its agent's lost session goes on waiting for that."""
-        for loop in self.state.loops.values():
-            waits = held_by_loss(self.state, loop.loop)
-            if not waits and (loop.held or self.state.stopped is not None):
-                active = LoopChanged(state="active", reason="resumed")
-                await patience.append(self.journal, [Draft(body=active, loop=loop.loop)], at="actor.resume")
+        for active in held_no_more(self.state):
+            await patience.append(self.journal, [active], at="actor.resume")
 
     async def _go_on_after_stops(self, entries: Sequence[Entry]) -> None:
         """The last word counts: of a cancel that waited, and of whoever resumed after it."""
@@ -220,41 +216,8 @@ class SessionActor:
         self.driver.wake()  # What is to join the running turn is there now.
 
     def _accepted(self, state: State, entries: Sequence[Entry]) -> Proposal:
-        drafts: list[Draft] = []
-        settle: list[tuple[str, int]] = []
-        root = state.root or ""
-        held = state.loops[root].held and not held_by_loss(state, root)
-        busy = self._turn is not None or bool(state.open_turns) or bool(state.queue)
-        running = state.running if self.driver.agent.capabilities.steer else None
-        if running is not None and running.host_done is not None:
-            running = None  # No agent is at work on it any more.
-        for entry in entries:
-            request = _readable(entry)
-            settle.append((entry.request_id, len(drafts)))
-            if request is None:
-                drafts.append(
-                    self._draft(InputCancelled(request_id=entry.request_id, reason="damaged"), entry)
-                )
-                continue
-            if request.when_busy == "reject" and busy:
-                drafts.append(self._draft(InputCancelled(request_id=entry.request_id, reason="busy"), entry))
-                continue
-            drafts.append(
-                self._draft(
-                    InputAccepted(
-                        request_id=entry.request_id,
-                        content=request.content,
-                        on_interrupt=request.on_interrupt,
-                        joins=running.turn if running is not None and request.when_busy == "steer" else None,
-                    ),
-                    entry,
-                )
-            )
-            busy = True
-            if held:
-                held = False
-                drafts.append(self._draft(LoopChanged(state="active", reason="a new input"), entry))
-        return Proposal(tuple(drafts), tuple(settle))
+        steers = self.driver.agent.capabilities.steer
+        return accepted(state, entries, at_work=self._turn is not None, steers=steers)
 
     @property
     def _may_begin(self) -> bool:
@@ -304,9 +267,6 @@ class SessionActor:
             self._idle_since = monotonic()
             task.result()
 
-    def _draft(self, body: Body, entry: Entry) -> Draft:
-        return Draft(body=body, loop=self.state.root, cause=entry.request_id, actor=entry.actor)
-
     # --- leaving -----------------------------------------------------------------------------
 
     async def _close(self, entry: Entry) -> None:
@@ -326,9 +286,7 @@ class SessionActor:
             await self._accept(earlier)
         # First: killed in between, the session is not closed, and claims what it drives when it goes on.
         await self.driver.let_go()
-        stopped = self._draft(SessionStopped(reason="closed"), entry)
-        closed = Proposal((stopped,), ((entry.request_id, 0),))
-        await patience.decide(self.journal, lambda _: closed, at="actor.close")
+        await patience.decide(self.journal, lambda state: closed(state, entry), at="actor.close")
         self._closed = True
 
     async def finish(self) -> None:
@@ -380,11 +338,3 @@ class SessionActor:
             task, self._turn = self._turn, None
             task.cancel()
             await asyncio.wait([task])
-
-
-def _readable(entry: Entry) -> InputRequest | None:
-    """None for an entry that nobody can read: it is settled, or it would end every owner."""
-    try:
-        return decode(InputRequest, entry.body)
-    except InvalidRecordError:
-        return None

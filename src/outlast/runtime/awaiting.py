@@ -22,11 +22,11 @@ from outlast.records.types import (
 )
 from outlast.runtime.backing import Backing
 from outlast.runtime.decisions import Decision, waiting_decisions
-from outlast.runtime.holding import held_because
 from outlast.runtime.outcome import Outcome, outcome_of
 from outlast.runtime.texts import whole_text
 from outlast.state.turn_ends import End, Ends
 from outlast.store.contract import Store
+from outlast.turns.holding import held_because
 from outlast.turns.lost import held_by_loss
 
 _BACK = 100

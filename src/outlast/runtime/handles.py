@@ -32,13 +32,13 @@ from outlast.runtime.home import require_folder
 from outlast.runtime.opening import first_entry
 from outlast.runtime.outcome import Outcome
 from outlast.runtime.view import Gate, View, build_view, gate_of
-from outlast.runtime.waiting import waiting_answers
 from outlast.state.choices import chosen
 from outlast.state.delays import delayed
 from outlast.state.model import OpenGate, State
 from outlast.state.title import one_line
 from outlast.store import refusals
 from outlast.store.contract import Admission, Admitted, Entry, EntryKind
+from outlast.turns.decided import waiting_answers
 from outlast.turns.reopening import reopening, retryable
 from outlast.turns.requests import (
     AnswerRequest,

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from outlast.journal import load_state, read_record, read_records
 from outlast.records.types import InputAccepted, TurnAttemptStarted
 from outlast.runtime.view import Gate, QueuedInput, gate_of, take, waiting_input
-from outlast.runtime.waiting import waiting_answers
 from outlast.state.delays import delays
 from outlast.state.history import History
 from outlast.state.messages import Message, OwnerMessage, text_of
 from outlast.state.model import Delay, OpenTurn, State
 from outlast.store import refusals
 from outlast.store.contract import Entry, Listed, Store
+from outlast.turns.decided import waiting_answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from outlast.journal import read_records
 from outlast.keep.folder import stderr_path
 from outlast.records.envelope import Record
 from outlast.records.types import Choice, TurnAttemptStarted
-from outlast.runtime.waiting import WaitingCommand, waiting_answers, waiting_commands
 from outlast.state.fold import apply
 from outlast.state.history import History
 from outlast.state.listing import listed_json
@@ -21,6 +20,7 @@ from outlast.state.model import OpenGate, State
 from outlast.state.summaries import AgentSession, GateShown, Restore, TurnSummary
 from outlast.store import refusals
 from outlast.store.contract import Entry, Listed, Store
+from outlast.turns.decided import WaitingCommand, waiting_answers, waiting_commands
 from outlast.turns.recovery import NextSession, next_session
 from outlast.turns.requests import InputRequest, decode
 

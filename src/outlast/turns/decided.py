@@ -28,6 +28,16 @@ class WaitingCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     session: LostChoice | None = None
     by: str | None = None
 
+    @property
+    def typed(self) -> str:
+        """As it is typed, with whole ids."""
+        said = [self.command, self.gate or self.turn, self.choice, self.effect]
+        if self.outcome is not None:
+            said.append("--done" if self.outcome == "done" else "--not-done")
+        if self.session is not None:
+            said.append(f"--{self.session.replace('_', '-')}")
+        return " ".join(filter(None, said))
+
 
 def waiting_commands(pending: Sequence[Entry]) -> list[WaitingCommand]:
     """Those among `pending`, in their order."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outlast.records import types as t
-from outlast.runtime.holding import held_because
 from outlast.testing.journals import JournalBuilder
+from outlast.turns.holding import held_because
 
 HELD = t.LoopChanged(state="held", reason="cancelled")
 
