@@ -133,7 +133,7 @@ class Look:
             case "adopt":
                 acts = [Adopt(decode(AdoptRequest, entry.body))]
             case "hold":
-                acts = self._hold(entry, entries)
+                acts = self._hold(state, entry, entries)
             case _:
                 acts = [settled(entry, "refused", "this outlast does not know the command")]
         return acts
@@ -256,9 +256,9 @@ class Look:
 
     # --- hold ----------------------------------------------------------------------------------
 
-    def _hold(self, entry: Entry, entries: Sequence[Entry]) -> list[Act]:
+    def _hold(self, state: State, entry: Entry, entries: Sequence[Entry]) -> list[Act]:
         request = decode(HoldRequest, entry.body)
-        if self.at_work:
+        if self.at_work or any(turn not in request.inputs for turn in state.open_turns):
             return self._defer(entry)  # What is at work has begun since, and ends first.
         waiting = [e for e in entries if e.kind == "input" and e.request_id in request.inputs]
         waiting = [e for e in waiting if e.request_id not in self.consumed]

@@ -97,3 +97,13 @@ def test_of_two_retries_the_second_meets_the_turn_that_the_first_runs() -> None:
         ("done", "turn a runs again"),
         ("refused", "a turn is running; ask again when it has ended"),
     ]
+
+
+def test_inputs_that_are_to_be_parked_wait_for_the_turn_that_goes_on() -> None:
+    """A turn that was opened again and waits for its agent: no other one can begin, not even to be parked."""
+    state = JournalBuilder().running("a").park("a").accept("b").state()
+    hold = HoldRequest(inputs=["b"], reason="put back")
+    assert foreseen(state, ("retry", TurnRequest(turn="a")), ("hold", hold)) == [
+        ("done", "turn a runs again"),
+        ("waits", "it waits until turn a has ended"),
+    ]
