@@ -6,7 +6,7 @@ An agent that lives may end its turn at any moment: what depends on how it ends 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -38,6 +38,7 @@ from outlast.state.model import State
 from outlast.state.supposed import Supposed
 from outlast.store.contract import Entry
 from outlast.turns.accepting import accepted, closed, held_no_more
+from outlast.turns.answers import Given
 from outlast.turns.commanded import Act, Adopt, Look, StopTurn, Write, adopted, settled
 from outlast.turns.decided import waiting_commands
 from outlast.turns.effects import Effects
@@ -68,6 +69,8 @@ class Around:
     opening: tuple[Draft, ...] = ()
     """The first records of a session without a journal."""
     pending: tuple[Entry, ...] = ()
+    given: Mapping[str, Given] = field(default_factory=dict)
+    """Of questions that are open no more, the answers that they had."""
 
 
 def foresee(state: State, facts: Facts, chosen: RestorePlan, around: Around) -> tuple[State, Ahead]:
@@ -75,7 +78,7 @@ def foresee(state: State, facts: Facts, chosen: RestorePlan, around: Around) -> 
     if chosen.starts and not around.opening:
         return state, Ahead(_kept(around.pending, "its agent is not configured here"), inputs=chosen.inbox)
     lacks = () if chosen.starts else needs(state, around.pending, around.effects)
-    looking = _Looking(Supposed(state), around, visits=bool(lacks))
+    looking = _Looking(Supposed(state), around, visits=bool(lacks), given=dict(around.given))
     if chosen.starts:
         looking.on.add([_fence(state), *around.opening])
     else:
@@ -101,6 +104,7 @@ class _Looking:
     visits: bool
     at_work: bool = False
     settled: set[str] = field(default_factory=set)
+    given: dict[str, Given] = field(default_factory=dict)
     told: dict[str, tuple[Result, str]] = field(default_factory=dict)
     """Of each command that was carried out, or was not, what it led to."""
 
@@ -170,6 +174,7 @@ class _Looking:
             at_work=self.at_work,
             visits=self.visits,
             holds_prompts=self.around.holds_prompts,
+            given=self.given,
         )
         stop: StopTurn | None = None
         for entry in entries:
@@ -296,6 +301,8 @@ def _leads_to(records: Sequence[Record], of_runtime: set[str]) -> Iterator[str]:
 def _settled(record: Record, _: set[str]) -> str:
     body = record.body
     assert isinstance(body, CommandSettled)
+    if body.command == "answer" and body.outcome == "done" and not body.detail:
+        return "the question has that answer already"
     if body.detail or record.turn is None or body.outcome != "done":
         return body.detail
     done = {"skip": "is left as it is", "retry": "is tried now"}.get(body.command)

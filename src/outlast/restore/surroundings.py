@@ -21,6 +21,7 @@ from outlast.restore.start import first_records
 from outlast.state.model import State
 from outlast.store import refusals
 from outlast.store.contract import Entry, Store
+from outlast.turns.answers import given_before
 from outlast.turns.deciding import GatePolicy
 from outlast.turns.effects import Effects
 from outlast.turns.hosting import Hosting
@@ -66,7 +67,8 @@ async def _around(around: Surroundings, state: State, pending: Sequence[Entry]) 
     else:
         name = state.loops[state.root].agent
     agent = known_agent(name, around.resolve)
-    known = Around(effects=around.effects, opening=opening, pending=tuple(pending))
+    given = await given_before(around.store, state, pending)
+    known = Around(effects=around.effects, opening=opening, pending=tuple(pending), given=given)
     if agent is None:
         return known
     return replace(

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from outlast import faults
 from outlast.agents.absent import AbsentAgent
+from outlast.agents.transcript import HoldsPrompts
 from outlast.clock import monotonic
 from outlast.errors import StoreError
 from outlast.journal import Journal, Proposal
@@ -24,6 +25,7 @@ from outlast.state.model import OpenTurn, Queued, State
 from outlast.store.contract import Entry, Store
 from outlast.turns import patience
 from outlast.turns.accepting import accepted, closed, held_no_more
+from outlast.turns.answers import given_before
 from outlast.turns.commanded import Look
 from outlast.turns.driver import LoopDriver
 from outlast.turns.steering import Given, content_of
@@ -122,6 +124,8 @@ class SessionActor:
             self.driver.effects,
             at_work=self._turn is not None,
             visits=self.driver.visits,
+            holds_prompts=isinstance(self.driver.agent, HoldsPrompts),
+            given=await given_before(self.store, self.state, entries),
         )
         commands = Commands(self.journal, self.driver, look)
         for entry in entries:

@@ -228,8 +228,8 @@ class Session:
 
     async def answer(self, gate: str, choice: str, *, by: str | None = None) -> Answer:
         """Answer a gate and wait for what becomes of it. Of two answers that wait for an owner the first one
-        counts: the other is `taken`. Raises SessionNotFoundError, UsageError for a choice that the gate does
-        not have."""
+        counts: the same again is that one, another is `taken`. Raises SessionNotFoundError, UsageError for a
+        choice that the gate does not have."""
         request_id, by = new_id(), given(words, by, "name of who answers")
         gate, choice = text(gate, "gate"), text(choice, "choice")
         await self._require()
@@ -242,7 +242,11 @@ class Session:
         said = AnswerRequest(gate=gate, choice=choice, by=by)
         if (taken := _taken(state, asked, pending, said)) is not None:
             return taken
-        await self._admit("answer", request_id, said, by)
+        first = waiting_answers(pending).get(gate)
+        if first is not None and chosen(first.choice or "", asked.choices) == chosen(choice, asked.choices):
+            request_id = first.request_id
+        else:
+            await self._admit("answer", request_id, said, by)
         self._backing.serve(self.id)
         record = await settling(self._backing, self.id, request_id)
         if record is None:
@@ -254,7 +258,10 @@ class Session:
             return Answer("answered", body.by, body.answer)
         if isinstance(body, CommandSettled) and body.outcome == "refused":
             raise UsageError(f"gate {gate} cannot be answered so: {body.detail}", session_id=self.id)
-        return await self._answered_before(gate)
+        before = await self._answered_before(gate)
+        if isinstance(body, CommandSettled) and body.outcome == "done" and before.result == "taken":
+            return Answer("answered", before.by, before.choice)  # Another one said the same.
+        return before
 
     async def _answered_before(self, gate: str) -> Answer:
         found = await resolution(self._backing, self.id, gate)

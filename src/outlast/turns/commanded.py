@@ -25,6 +25,7 @@ from outlast.state.delays import delayed
 from outlast.state.effect_rules import settleable
 from outlast.state.model import OpenGate, State
 from outlast.store.contract import Entry
+from outlast.turns.answers import Given
 from outlast.turns.effects import Effects, lacking, still_owed
 from outlast.turns.holding import held_inputs
 from outlast.turns.lost import decision
@@ -100,6 +101,8 @@ class Look:
     """Inputs that a command settled together with itself."""
     deferred: set[str] = field(default_factory=set)
     """Commands that wait for the running turn to end."""
+    given: dict[str, Given] = field(default_factory=dict)
+    """Answers that questions have had which are open no more, by gate."""
     left: list[Unable] = field(default_factory=list)
     """Commands that wait for an owner with the effects of their turn: this one only visits."""
 
@@ -189,7 +192,24 @@ class Look:
         gate = state.gates.get(request.gate)
         if gate is not None and state.open_turns and reopens(state, gate, request.choice):
             return self._defer(entry)
-        return [Write(lambda state: _answered(state, entry, request))]
+        return [Write(lambda state: self._answered(state, entry, request))]
+
+    def _answered(self, state: State, entry: Entry, request: AnswerRequest) -> Proposal:
+        gate, before = state.gates.get(request.gate), self.given.get(request.gate)
+        if gate is None and before is not None and before.same(request.choice):
+            return _settled(state, entry, "done", "")
+        if gate is None:
+            told = "the gate is not open any more" if before is None else before.told
+            return _settled(state, entry, "too_late", told)
+        choice = chosen(request.choice, gate.choices)
+        if choice is None:
+            known = ", ".join(each.id for each in gate.choices)
+            return _settled(state, entry, "refused", f"no such choice; there are: {known}")
+        by = request.by or entry.actor
+        self.given[gate.gate] = Given(choice, by, tuple(gate.choices))
+        resolved = GateResolved(gate=gate.gate, reason="answered", answer=choice, by=by)
+        bodies = _consequences(state, gate, choice, entry)
+        return _proposal(state, entry, resolved, *bodies, turn=gate.turn)
 
     # --- retry and skip ------------------------------------------------------------------------
 
@@ -305,19 +325,6 @@ def _stop_waiting(state: State, entry: Entry, target: str | None) -> Proposal:
         return _settled(state, entry, "done", "")
     over = "a turn has begun since" if target is None else "that turn is over"
     return _settled(state, entry, "too_late", over)
-
-
-def _answered(state: State, entry: Entry, request: AnswerRequest) -> Proposal:
-    gate = state.gates.get(request.gate)
-    if gate is None:
-        return _settled(state, entry, "too_late", "the gate is not open any more")
-    choice = chosen(request.choice, gate.choices)
-    if choice is None:
-        known = ", ".join(each.id for each in gate.choices)
-        return _settled(state, entry, "refused", f"no such choice; there are: {known}")
-    resolved = GateResolved(gate=gate.gate, reason="answered", answer=choice, by=request.by or entry.actor)
-    bodies = _consequences(state, gate, choice, entry)
-    return _proposal(state, entry, resolved, *bodies, turn=gate.turn)
 
 
 def _consequences(state: State, gate: OpenGate, choice: str, entry: Entry) -> list[Body]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.restore.test_plan import agent_facts
 
-from outlast.records.types import Content
+from outlast.records.types import Choice, Content, GateOpened
 from outlast.restore.facts import AgentFacts, Facts
 from outlast.restore.foreseen import Around, foresee
 from outlast.restore.plan import looked_ahead, plan
@@ -107,3 +107,19 @@ def test_inputs_that_are_to_be_parked_wait_for_the_turn_that_goes_on() -> None:
         ("done", "turn a runs again"),
         ("waits", "it waits until turn a has ended"),
     ]
+
+
+def test_the_same_answer_again_is_settled_as_the_same_and_a_contrary_one_is_told_the_first() -> None:
+    question = GateOpened(
+        gate="q",
+        kind="question",
+        question="Which?",
+        choices=[Choice(id="left", label="l"), Choice(id="right", label="r")],
+        resolver="runtime",
+        requested_by="outlast",
+    )
+    state = JournalBuilder().running("a").park("a").add(question, turn="a").state()
+    first, other = (AnswerRequest(gate="q", choice=choice, by="ann") for choice in ("left", "right"))
+    (_, _), again, contrary = foreseen(state, ("answer", first), ("answer", first), ("answer", other))
+    assert again == ("done", "the question has that answer already")
+    assert contrary == ("too_late", "it was answered left by ann first")

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.support import Shell, is_alive, until
 
 import outlast
+from outlast.store.contract import Admission
+from outlast.turns.requests import AnswerRequest, encode
 
 pytestmark = pytest.mark.slow
 
@@ -108,3 +110,35 @@ def test_an_answer_that_waits_is_planned_with_its_question(shell: Shell) -> None
     assert f"answer {gate} allow_once by " in text
     assert "nothing is queued\n" in text
     assert shell.run("resume", "s").out == "g=allow_once\n"
+
+
+def test_the_same_answer_twice_is_one_answer_and_nobody_is_alarmed(shell: Shell) -> None:
+    gate = asked(shell)
+    for _ in range(2):
+        kept = shell.run("answer", "s", gate, "allow_once")
+        assert (kept.code, "kept for" in kept.out) == (0, True), kept
+    assert len(shell.show("s")["commands"]) == 1
+    resumed = shell.run("resume", "s")
+    assert (resumed.code, resumed.out) == (0, "g=allow_once\n"), resumed
+    assert "not carried out" not in resumed.err
+
+
+def test_answers_that_lost_a_race_are_held_against_the_one_that_counted(shell: Shell) -> None:
+    """Two people answered at the same moment, and an owner was killed after it had taken the first."""
+    gate = asked(shell)
+    assert shell.run("answer", "s", gate, "allow_once").code == 0
+    assert shell.run("resume", "s").code == 0
+    asyncio.run(answered_late(shell, gate))
+    text = planned(shell)
+    assert "allow_once by ann: the question has that answer already" in text, text
+    assert "reject_once by bob: not carried out, it was answered allow_once by " in text, text
+    resumed = shell.run("resume", "s")
+    assert "not carried out: answer: it was answered allow_once by " in resumed.err, resumed
+    assert resumed.err.count("not carried out") == 1
+
+
+async def answered_late(shell: Shell, gate: str) -> None:
+    async with outlast.connect(shell.url) as client:
+        for by, choice in (("ann", "allow_once"), ("bob", "reject_once")):
+            said = encode(AnswerRequest(gate=gate, choice=choice, by=by))
+            await client.store.admit(Admission("s", by, "answer", said))
