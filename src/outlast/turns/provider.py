@@ -27,7 +27,7 @@ from outlast.agents.provider_state import (
     sweep_drafts,
 )
 from outlast.clock import monotonic
-from outlast.errors import AgentError, IntegrityError, StoreError
+from outlast.errors import AgentError, IntegrityError, StoreError, in_words
 from outlast.journal import Journal
 from outlast.records.agent_state import AgentStateCaptured, AgentStateRestored, LostChoice, StatePiece
 from outlast.records.envelope import Draft
@@ -39,7 +39,7 @@ from outlast.turns.hosting import Hosting
 from outlast.turns.lacking import news_lacking
 from outlast.turns.launch import LaunchFailure
 from outlast.turns.report import report
-from outlast.turns.sole_driver import SoleDriver, kept_by, told
+from outlast.turns.sole_driver import SoleDriver, kept_by
 from outlast.turns.standing import Standing, captured_of, changed, standing
 
 PARTIAL_EVERY = 30.0
@@ -79,7 +79,7 @@ class ProviderSession:
         except ClaimBusyError as error:
             raise LaunchFailure(Failure("session_in_use", str(error))) from error
         except OSError as error:
-            message = f"the agent's own file of the session cannot be used: {told(error)}"
+            message = f"the agent's own file of the session cannot be used: {in_words(error)[0]}"
             raise LaunchFailure(Failure("home_unusable", message)) from error
 
     def _sweep(self, found: Standing, keeper: KeepsState, place: StatePlace) -> None:

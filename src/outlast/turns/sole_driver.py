@@ -112,7 +112,7 @@ class SoleDriver:
         except UsageError as error:
             raise LaunchFailure(Failure("unknown", str(error))) from error
         except OSError as error:
-            raise LaunchFailure(Failure("home_unusable", told(error))) from error
+            raise LaunchFailure(Failure("home_unusable", in_words(error)[0])) from error
         if other:
             raise LaunchFailure(Failure("session_in_use", other))
         if writers:

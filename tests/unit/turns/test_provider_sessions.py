@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -101,6 +102,23 @@ async def blobs_of(kept: Kept) -> bytes:
     captured = kept.loop.captured
     assert captured is not None
     return b"".join([await kept.store.get_blob(piece.digest) for piece in captured.pieces])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+async def test_what_parks_for_an_unusable_home_does_not_say_to_run_the_command_again(
+    kept: Kept, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That would put another input behind the one that is parked: `outlast retry` is told beside it."""
+
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number), str(kept.file))
+
+    monkeypatch.setattr(type(kept.provider.agent), "find_state", refused)
+    with pytest.raises(LaunchFailure) as caught:
+        await kept.provider.prepare()
+    assert caught.value.failure.code == "home_unusable"
+    assert str(kept.file) in caught.value.failure.message
+    assert "again" not in caught.value.failure.message
 
 
 async def accepted_of(kept: Kept) -> bytes:
