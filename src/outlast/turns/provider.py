@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 from outlast.agents.contract import Agent, Failure
 from outlast.agents.environment import secrets_in
@@ -38,7 +39,7 @@ from outlast.turns.claims import ClaimBusyError
 from outlast.turns.hosting import Hosting
 from outlast.turns.lacking import news_lacking
 from outlast.turns.launch import LaunchFailure
-from outlast.turns.report import report
+from outlast.turns.report import report, warn
 from outlast.turns.sole_driver import SoleDriver, kept_by
 from outlast.turns.standing import Standing, captured_of, changed, standing
 
@@ -56,6 +57,8 @@ class ProviderSession:
     hosting: Hosting
     driver: SoleDriver = field(init=False)
     _captured_at: float = field(default_factory=monotonic)
+    _told_untaken: bool = False
+    """That no more is captured was said in this life of the agent."""
 
     def __post_init__(self) -> None:
         self.driver = SoleDriver(self.journal, self.agent, self.loop, self.hosting)
@@ -66,6 +69,7 @@ class ProviderSession:
         """Before the agent is started: what it will resume is what it had left, or it is put back.
 
         Raises LaunchFailure where only a person can say what to do; the journal has it as lost then."""
+        self._told_untaken = False
         found = self._keeper
         if found is None:
             return
@@ -215,6 +219,8 @@ class ProviderSession:
             if file is not None:
                 told = self.journal.state.seq if whole or through is not None else None
                 await self._capture(file, through, told, partial=partial)
+        except NotTakenError as error:
+            self._tell_untaken(error)
         except (OSError, StoreError, IntegrityError) as error:
             report("what the agent keeps of its session could not be captured", error)
 
@@ -255,7 +261,7 @@ class ProviderSession:
             async for data in _read(file.path, 0):
                 pieces = await self._with(pieces, data)
         except NotTakenError as error:
-            report("what the agent keeps of its session could not be captured", error)
+            self._tell_untaken(error)
             pieces, told = [], 0
         captured = AgentStateCaptured(
             provider=self.agent.kind,
@@ -277,6 +283,16 @@ class ProviderSession:
             data = await self.journal.get_blob(kept.pop().digest) + data
         kept.append(StatePiece(digest=await self.journal.put_blob(data), size=len(data)))
         return kept
+
+    def _tell_untaken(self, error: NotTakenError) -> None:
+        """Once in a life of the agent: it is the same after each turn."""
+        if not self._told_untaken:
+            self._told_untaken = True
+            warn(
+                f"no more is captured of what the agent keeps of its session: {error}. The session goes on;"
+                f" if that file is ever lost, `outlast retry {quote(self.hosting.session)} --reseed` begins"
+                " a new one from the record."
+            )
 
     # --- inside ------------------------------------------------------------------------------------
 

@@ -20,6 +20,12 @@ def report(what: str, error: BaseException) -> None:
     _LOG.error("%s: %s: %s (%s)", what, type(error).__name__, _words(error), place)
 
 
+def warn(what: str) -> None:
+    """One line about something that is no fault of any code: a sentence for whoever runs it, without what
+    looks like a credential."""
+    _LOG.warning("%s", tidy(what, secrets_in(os.environ)))
+
+
 def _words(error: BaseException) -> str:
     try:
         return tidy(str(error), secrets_in(os.environ))

@@ -104,6 +104,24 @@ async def blobs_of(kept: Kept) -> bytes:
     return b"".join([await kept.store.get_blob(piece.digest) for piece in captured.pieces])
 
 
+@pytest.mark.parametrize("lives", [1, 2])
+async def test_a_file_that_is_too_large_to_capture_is_told_once_in_a_life_of_the_agent(
+    kept: Kept, lives: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(provider_state, "CAP", 10)
+    kept.write(b"more than ten bytes\n")
+    for _ in range(lives):
+        await kept.provider.prepare()
+        for _ in range(3):
+            await kept.provider.capture()
+    assert len(caplog.records) == lives
+    told = caplog.records[-1].getMessage()
+    assert str(kept.file) in told
+    assert "`outlast retry session --reseed`" in told
+    for raw in ("Error", ".py", "Traceback"):
+        assert raw not in told
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
 async def test_what_parks_for_an_unusable_home_does_not_say_to_run_the_command_again(
     kept: Kept, number: int, monkeypatch: pytest.MonkeyPatch
