@@ -387,6 +387,50 @@ def test_second_approve_an_answer_is_written_once() -> None:
     assert lab.write(answers=(answer,)) == []
 
 
+def test_an_approval_that_is_asked_again_is_the_same_gate_and_gets_its_answer_again() -> None:
+    """Also once codex has said that it is resolved, and by a later owner: one gate is never opened twice."""
+    lab = Lab().ready().running()
+    gate = permission(lab)
+    answer = GateAnswer(gate.gate, gate.payload, "allow_once")
+    asked = {"turnId": "t1", "itemId": "c1", "command": "rm x", "cwd": "/workspace"}
+    method, accepted = "item/commandExecution/requestApproval", {"id": 0, "result": {"decision": "accept"}}
+    assert lab.asks(0, method, **asked) == []
+    assert lab.write(answers=(answer,)) == [accepted]
+    assert lab.asks(0, method, **asked) == []
+    assert lab.write(answers=(answer,)) == [accepted]
+    lab.says("serverRequest/resolved", requestId=0)
+    assert lab.write(answers=(answer,)) == []
+    assert lab.asks(0, method, **asked) == []
+    assert lab.write(answers=(answer,)) == [accepted]
+
+
+def test_an_answer_is_none_to_another_question_of_the_same_id() -> None:
+    lab = Lab().ready().running()
+    gate = permission(lab)
+    answer = GateAnswer(gate.gate, gate.payload, "allow_once")
+    method = "item/commandExecution/requestApproval"
+    [told] = lab.asks(0, method, turnId="t1", itemId="c1", command="rm -r /", cwd="/")
+    assert isinstance(told, Notice)
+    assert [line["result"] for line in lab.write(answers=(answer,))] == [{"decision": "accept"}]
+    [told] = lab.asks(0, method, turnId="t1", itemId="c1", command="rm -r /", cwd="/")
+    assert isinstance(told, Notice)
+    [refused] = lab.write(answers=(answer,))
+    assert refused["id"] == 0
+    assert "error" in refused
+
+
+def test_the_id_of_a_gate_of_an_earlier_turn_is_refused() -> None:
+    lab = Lab().ready().running()
+    gate = permission(lab)
+    answer = GateAnswer(gate.gate, gate.payload, "allow_once")
+    lab.write(answers=(answer,))
+    lab.ends()
+    asked = {"turnId": "t1", "itemId": "c1", "command": "rm x", "cwd": "/workspace"}
+    [told] = lab.asks(0, "item/commandExecution/requestApproval", **asked)
+    assert isinstance(told, Notice)
+    assert "error" in lab.write(answers=(answer,))[0]
+
+
 def test_gate_wrong_an_answer_for_a_closed_gate_or_with_anothers_payload_is_not_written() -> None:
     lab = Lab().ready().running()
     first = permission(lab, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
@@ -61,14 +62,32 @@ class _About(msgspec.Struct, frozen=True, rename="camel"):
 
 def apply_server_request(state: State, request: RpcId, method: str, params: msgspec.Raw) -> list[AgentEvent]:
     """Read a request of codex: a gate for a person, or one that `next` refuses."""
+    name, digest = gate_name(request), hashlib.sha256(b"\0".join((method.encode(), params))).hexdigest()
+    if name in state.asked:
+        return _asked_again(state, request, name, same=state.asked[name] == digest)
     about = decode(params, _About)
     gate = gate_request(request, method, params, state.calls.get(about.item_id, "") if about else "")
     if gate is None:
         state.refuse.append(request)
         told = f"codex asked what no choice can answer, and is told so: {method}, {len(params)} bytes"
         return [Notice(told)] if is_asking(method) else []
+    state.asked[name] = digest
+    if len(state.asked) > _OPEN_LIMIT:
+        del state.asked[next(iter(state.asked))]
     state.gates[gate.gate] = False
     return [gate]
+
+
+def _asked_again(state: State, request: RpcId, name: str, *, same: bool) -> list[AgentEvent]:
+    """A gate is answered once: the same question under its id gets the answer that it got, and no answer is
+    one to another question."""
+    if same and name in state.gates:
+        state.gates[name] = False
+        return []
+    if state.gates.get(name) is False:
+        return [Notice(f"codex asked something else under the id {name}, which waits for an answer: ignored")]
+    state.refuse.append(request)
+    return [Notice(f"codex asked again under the id {name}, which was answered or is over: refused")]
 
 
 def _turn_started(state: State, params: msgspec.Raw) -> Events:
@@ -247,10 +266,13 @@ def _request_resolved(state: State, params: msgspec.Raw) -> Events:
     notice = decode(params, ResolvedNotice)
     if notice is None:
         return None
-    answered = state.gates.pop(gate_name(notice.request_id), None)
+    name = gate_name(notice.request_id)
+    answered = state.gates.get(name)
+    if not answered or len(state.gates) > _OPEN_LIMIT:  # Else it is the same gate if it is asked again.
+        state.gates.pop(name, None)
     if notice.request_id in state.refuse:
         state.refuse.remove(notice.request_id)
-    return [GateClosed(gate_name(notice.request_id))] if answered is False else []
+    return [GateClosed(name)] if answered is False else []
 
 
 _READERS: Mapping[str, Callable[[State, msgspec.Raw], Events]] = {

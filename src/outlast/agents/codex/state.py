@@ -17,10 +17,12 @@ _PARTIAL_LIMIT = 64 * 1024
 
 
 class State(msgspec.Struct, omit_defaults=True):
-    """The folded state. `stage` is how far the handshake has come; `sent` names the prompts written lately,
-    `steered` the inputs written to join the running turn, `steers` those that have not landed, with the id of
-    the request. `told_at` is when codex said what was read last, `renewed_at` when a limit that is used up is
-    over (0: none is), both in seconds since 1970."""
+    """The folded state. `stage` is how far the handshake has come, `rollout` the file that codex said the
+    thread is in; `sent` names the prompts written lately, `steered` the inputs written to join the running
+    turn, `steers` those that have not landed, with the id of the request. `gates` says of each gate of the
+    turn whether it was answered, `asked` what was asked by its name, as a digest. `told_at` is when codex
+    said what was read last, `renewed_at` when a limit that is used up is over (0: none is), both in seconds
+    since 1970."""
 
     last_input: int = 0
     stage: Stage = "silent"
@@ -28,6 +30,7 @@ class State(msgspec.Struct, omit_defaults=True):
     stdout_closed: bool = False
     resume: str | None = None
     thread: str | None = None
+    rollout: str = ""
     confirmed: bool = False
     requests: dict[int, Request] = {}
     sent: list[str] = []
@@ -42,6 +45,7 @@ class State(msgspec.Struct, omit_defaults=True):
     ended: Ended | None = None
     calls: dict[str, str] = {}
     gates: dict[str, bool] = {}
+    asked: dict[str, str] = {}
     refuse: list[RpcId] = []
     partial: dict[str, str] = {}
     usage_before: TokenCounts | None = None
