@@ -72,7 +72,7 @@ def _agent_event_recorded(state: State, record: Record, body: t.AgentEventRecord
     # An agent may say something after its terminal: then there is no turn that could have progressed.
     turn = state.open_turns.get(record.turn or "")
     if turn is not None and body.kind == "message":
-        turn.since_progress = turn.retries = 0
+        _progressed(turn)
 
 
 def _call_observed(state: State, record: Record, body: t.CallObserved) -> None:
@@ -89,7 +89,15 @@ def _call_observed(state: State, record: Record, body: t.CallObserved) -> None:
     if turn.open_calls.pop(body.call, None) is None and turn.more_calls:
         turn.more_calls -= 1
     if body.status == "completed":
-        turn.since_progress = turn.retries = 0
+        _progressed(turn)
+
+
+def _progressed(turn: OpenTurn) -> None:
+    """A turn that was given its input again from the start only repeats what it had come to: its retries stay
+    counted."""
+    turn.since_progress = 0
+    if turn.reserved is not None and turn.reserved.continues:
+        turn.retries = 0
 
 
 def _agent_state_folded(state: State, record: Record, body: t.AgentStateFolded) -> None:

@@ -14,7 +14,7 @@ from outlast.state.model import Queued, State
 from outlast.state.queue import Queue
 from outlast.store.contract import Snapshot
 
-FOLD_VERSION = 13
+FOLD_VERSION = 14
 """Raised with every change of what a journal folds to, and of what a state is made of: a snapshot of another
 version is no part of a state, and the journal is read from its beginning once."""
 

@@ -122,6 +122,14 @@ FOLDS = {
         "4": "d02c95c4882bbf88",
         "5": "f7a448615758b568",
     },
+    14: {
+        "shape": "636dd8ab1520c86f",
+        "1": "8f06116dfdee881e",
+        "2": "dcc311ba747d3345",
+        "3": "26bf5b10dfda684e",
+        "4": "d02c95c4882bbf88",
+        "5": "f7a448615758b568",
+    },
 }
 """Fold version -> of what its states consist, and what it makes of each frozen journal."""
 

@@ -123,15 +123,28 @@ def test_retries_end() -> None:
 
 
 def test_progress_begins_the_count_anew_and_not_the_total() -> None:
+    """Of a turn that went on."""
     journal = JournalBuilder().running("t")
     for retry in range(1, ATTEMPTS_TOTAL - 1):
         journal.say("t", "a step further").add(failed(1), by_policy(), turn="t")
-        journal.attempt("t", retry + 1).reserve("t")
+        journal.attempt("t", retry + 1).reserve("t", continues=True)
         assert planned(LIMITED, journal).retry == 2
     journal.say("t", "again")
     assert planned(LIMITED, journal).retry == 1
-    journal.add(failed(1), by_policy(), turn="t").attempt("t", ATTEMPTS_TOTAL).reserve("t")
+    journal.add(failed(1), by_policy(), turn="t").attempt("t", ATTEMPTS_TOTAL).reserve("t", continues=True)
     assert opened(journal).attempts == ATTEMPTS_TOTAL
+    assert verdict(LIMITED, journal) is None
+
+
+@pytest.mark.parametrize("mode", ["again", "continue"])
+def test_what_only_repeats_because_the_input_was_given_again_is_no_progress(mode: str) -> None:
+    """Also of a turn that was to go on, and whose agent's session did not hold its input."""
+    journal = JournalBuilder().running("t")
+    for retry in range(1, 9):
+        journal.add(call("started"), call("completed"), turn="t").say("t", "the same")
+        journal.add(failed(retry), by_policy(mode), turn="t").attempt("t", retry + 1).reserve("t")
+    journal.say("t", "the same")
+    assert opened(journal).retries == 8
     assert verdict(LIMITED, journal) is None
 
 

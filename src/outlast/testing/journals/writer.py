@@ -206,14 +206,14 @@ class JournalWriter(Around):
     def _say(self, turn: ExpectedTurn) -> None:
         event = bodies.EVENTS[self._pick(len(bodies.EVENTS))]
         if event.kind == "message":
-            turn.since_progress = turn.retries = 0
+            turn.since_progress = 0
         self._write(self._of_output(event, turn))
 
     def _call(self, turn: ExpectedTurn) -> None:
         if turn.calls and self._pick(2):
             call = turn.calls.pop()
             if self._pick(2):
-                turn.since_progress = turn.retries = 0
+                turn.since_progress = 0
                 ended = t.CallObserved(call=call, name="sh", status="completed", output="ok")
             else:
                 ended = t.CallObserved(call=call, name="sh", status="failed", output="no")
