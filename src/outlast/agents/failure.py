@@ -20,6 +20,10 @@ from outlast.errors import naming
 
 Recovery = Literal["resume_session", "fresh_session"]
 
+KEPT_ELSEWHERE = "keeps this session elsewhere"
+"""In a failure's message: the program goes by another file of the session than the one in its home. What was
+captured helps nothing there."""
+
 MESSAGE_LIMIT = 2_000
 """Characters of a failure's message."""
 
@@ -286,6 +290,10 @@ _PAUSE = re.compile(
 )
 _PARTS = re.compile(r"([\d.]+) ?(ms|[smhd])", re.IGNORECASE)
 
+_NEXT_ELSEWHERE = (
+    "Do what is said there, then `outlast retry`; or begin anew: `outlast retry` with --reseed or --fresh."
+)
+
 OUTPUT_UNKEPT = (
     "the agent was ended: no file may grow so large as its output would make one; raise the limit (`ulimit -f"
     " unlimited`) for what starts outlast"
@@ -301,7 +309,7 @@ def what_to_do(code: str, message: str, session: str, turn: str | None = None) -
     """What a person can do about a failure, with the session in its commands, and the step around the turn
     that the message begins with: so that they can be pasted. `turn`: it may not be the one that `retry` means
     without a name."""
-    step = kind_of(code).next_step
+    step = _NEXT_ELSEWHERE if KEPT_ELSEWHERE in message else kind_of(code).next_step
     if turn is not None:
         step = step.replace("`outlast retry`", f"`outlast retry {quote(session)} {quote(turn)}`")
     step = naming(step, session)

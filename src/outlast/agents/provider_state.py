@@ -101,6 +101,28 @@ class TakesBack(Protocol):
 
 
 @runtime_checkable
+class GoesByAnIndex(Protocol):
+    """An adapter whose program may keep a session in another file than the one that is found in its home."""
+
+    def kept_elsewhere(self, place: StatePlace, said: str | None = None) -> str:
+        """Why the program's file of the session is another one than `find_state` finds, as a part of a
+        sentence with KEPT_ELSEWHERE in it, which names both and what to do; empty where it is the same, or
+        nothing tells. `said`: where the program itself has said that it is; None: what is known without it.
+        Raises OSError."""
+        ...
+
+
+@runtime_checkable
+class SaysWhereItKeeps(Protocol):
+    """A fold whose program says in which file it keeps the session that it has opened."""
+
+    @property
+    def kept_at(self) -> str:
+        """The path; empty where it has not said it."""
+        ...
+
+
+@runtime_checkable
 class NamesItsWriters(Protocol):
     """An adapter whose program says beside its sessions which of its processes is in which."""
 

@@ -259,7 +259,7 @@ def _as_it_stands(state: State, loop_id: str, agent: AgentFacts) -> NextSession:
         case "put_back":
             return replace(chosen, action="put_back", reason=f"{said}{_captured(loop)}")
         case "lost":
-            return _lost(chosen, "session_corrupt", found.why, loop, agent)
+            return _lost(chosen, found.code, found.why, loop, agent)
         case "as_is":
             return replace(chosen, reason=f"a person chose it as it is; {said}")
         case _:

@@ -284,7 +284,7 @@ class LoopDriver:
             host=host,
             merger=self._merger(turn),
             between_calls=self._life.provider.capture_partly,
-            before_input=partial(self._life.provider.driver.claim, host),
+            before_input=partial(self._life.provider.before_input, host),
             policy=self.policy,
             show=self.show,
             wake=self._wake,

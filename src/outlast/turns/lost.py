@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from outlast.agents.contract import Failure
+from outlast.agents.failure import KEPT_ELSEWHERE
 from outlast.ids import derived_id
 from outlast.journal import Proposal
 from outlast.records.agent_state import BY_ON_LOST, BY_UNCONFIRMED, AgentSessionDecided, LostChoice
@@ -145,6 +146,8 @@ def held_by_loss(state: State, loop: str) -> bool:
 def ways_on(loop: Loop, code: str, why: str) -> list[LostChoice]:
     """How a person can go on with a session that is lost by `code`, and `why`; or leave it."""
     choices: list[LostChoice] = list(_ALWAYS)
+    if KEPT_ELSEWHERE in why:
+        return choices  # Whatever becomes of the file here, the program goes by another one.
     if _is_of(loop):
         choices.insert(0, "put_back")
     if code == "session_corrupt" and f": {UNREADABLE}: " not in why:

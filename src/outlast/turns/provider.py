@@ -18,8 +18,10 @@ from outlast.agents.environment import secrets_in
 from outlast.agents.failure import tidy
 from outlast.agents.provider_state import (
     PIECE,
+    GoesByAnIndex,
     KeepsState,
     NotTakenError,
+    SaysWhereItKeeps,
     StateFile,
     StatePlace,
     keep_aside,
@@ -36,6 +38,7 @@ from outlast.records.types import AgentSessionChanged, Body
 from outlast.state.model import Loop
 from outlast.turns import patience
 from outlast.turns.claims import ClaimBusyError
+from outlast.turns.host import AgentHost
 from outlast.turns.hosting import Hosting
 from outlast.turns.lacking import news_lacking
 from outlast.turns.launch import LaunchFailure
@@ -113,7 +116,7 @@ class ProviderSession:
                 known = await asyncio.to_thread(keeper.state_damage, file.path, place.provider_session)
                 await self._accept(file, found.why, known)
             case "lost":
-                await self._lost(found.why)
+                await self._lost(found)
 
     async def _whole(self, decided: LostChoice | None) -> None:
         """Nothing is wrong with the file. It may yet have been cut off where what was captured ends, after
@@ -136,11 +139,28 @@ class ProviderSession:
         )
         await patience.append(self.journal, self._draft(restored), at="turn.provider_lacking")
 
-    async def _lost(self, why: str) -> None:
-        lost = self._changed("lost", why)
+    async def _lost(self, found: Standing) -> None:
+        lost = self._changed("lost", found.why)
         if self._loop.provider_state != "lost" or self._loop.lost_because != lost.reason:
             await patience.append(self.journal, self._draft(lost), at="turn.provider_lost")
-        raise LaunchFailure(Failure("session_corrupt", why))
+        raise LaunchFailure(Failure(found.code, found.why))
+
+    async def before_input(self, host: AgentHost) -> None:
+        """Before the agent of `host` is given an input: no other life drives the session, and its program has
+        it in the file that is looked at here. Raises LaunchFailure where that is not so."""
+        await self.driver.claim(host)
+        fold, found = host.intake.fold, self._keeper
+        if found is None or fold.turn is not None or not isinstance(fold, SaysWhereItKeeps):
+            return
+        keeper, place = found
+        if not fold.kept_at or not isinstance(keeper, GoesByAnIndex):
+            return
+        try:
+            why = await asyncio.to_thread(keeper.kept_elsewhere, place, fold.kept_at)
+        except OSError as error:
+            raise LaunchFailure(Failure("home_unusable", in_words(error)[0])) from error
+        if why:
+            raise LaunchFailure(Failure("session_missing", why))
 
     async def _accept(self, file: StateFile, damage: str, known: str) -> None:
         """A person wants the session resumed as it is there, with what is `known` to be wrong with it. What

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from outlast.agents.provider_state import KeepsState, StateFile, StatePlace, TakesBack, difference
+from outlast.agents.failure import KEPT_ELSEWHERE
+from outlast.agents.provider_state import (
+    GoesByAnIndex,
+    KeepsState,
+    StateFile,
+    StatePlace,
+    TakesBack,
+    difference,
+)
 from outlast.agents.transcript import open_regular
 from outlast.records.agent_state import AgentStateCaptured
 from outlast.state.model import Loop
@@ -41,6 +49,11 @@ class Standing:
     why: str = ""
     file: StateFile | None = None
 
+    @property
+    def code(self) -> str:
+        """What a turn fails of where it is lost."""
+        return "session_missing" if KEPT_ELSEWHERE in self.why else "session_corrupt"
+
 
 def standing(keeper: KeepsState, place: StatePlace, loop: Loop) -> Standing:
     """See `Standing`. Raises AgentError, OSError for what is the machine's fault and may be over in a
@@ -59,6 +72,9 @@ def _seen(keeper: KeepsState, place: StatePlace, loop: Loop) -> Standing:
     if decided in ("fresh", "reseed"):
         return Standing("given_up")
     file = keeper.find_state(place)
+    # Where a person wants it as it is, the program's own answer alone decides.
+    if decided != "as_is" and isinstance(keeper, GoesByAnIndex) and (why := keeper.kept_elsewhere(place)):
+        return Standing("lost", why, file)
     if file is None:
         return Standing("absent") if captured is None else Standing("put_back", "its file was gone")
     if decided == "put_back":

@@ -12,7 +12,7 @@ from outlast.agents.codex import keeping
 from outlast.agents.codex.binary import find_codex, version_of
 from outlast.agents.codex.fold import CodexFold
 from outlast.agents.codex.requests import Approval, Sandbox, ThreadSettings
-from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout, taken_back
+from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout, sessions_home, taken_back
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
 from outlast.agents.environment import agent_environment
 from outlast.agents.mcp import McpServer, check_mcp_servers
@@ -108,7 +108,9 @@ class Codex:
         home = codex_home(agent_environment(environ, (*_OWN_NAMES, *self.env)))
         try:
             path = find_rollout(home, provider_session)
-            return None if path is None else read_rollout(path, provider_session)
+            if path is None or keeping.is_indexed_elsewhere(home, provider_session):
+                return None  # What codex has in another file, this one can't prove that it lacks.
+            return read_rollout(path, provider_session)
         except OSError:
             return None
 
@@ -120,12 +122,16 @@ class Codex:
         return None if found is None else found.holds(prompt.request_id)
 
     def state_home(self, environ: Mapping[str, str]) -> Path:
-        """Codex's home."""
-        return codex_home(environ)
+        """Codex's home, through a link to where its sessions really are."""
+        return sessions_home(codex_home(environ))
 
     def find_state(self, place: StatePlace) -> StateFile | None:
         """The thread's rollout."""
         return keeping.find_state(place)
+
+    def kept_elsewhere(self, place: StatePlace, said: str | None = None) -> str:
+        """Why codex's rollout of the thread is not the one in its home."""
+        return keeping.kept_elsewhere(place, said)
 
     def state_path(self, place: StatePlace, name: str) -> Path:
         """Where a rollout of this name belongs."""

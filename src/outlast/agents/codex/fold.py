@@ -74,6 +74,11 @@ class CodexFold:
         return self._state.turn
 
     @property
+    def kept_at(self) -> str:
+        """See `SaysWhereItKeeps`."""
+        return self._state.rollout
+
+    @property
     def open_calls(self) -> int:
         """Tool calls that have started and not ended in the running turn."""
         return len(self._state.calls)

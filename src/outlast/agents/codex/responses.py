@@ -58,6 +58,7 @@ def _opened(state: State, frame: Frame, settings: ThreadSettings) -> list[AgentE
     if weaker is not None:
         return _start_failed(state, Failure("protocol_error", weaker))
     state.stage = "ready"
+    state.rollout = result.thread.path or ""
     events: list[AgentEvent] = [SessionObserved(result.thread.id, "resumed" if resumed else "observed")]
     turns = result.initial_turns_page.data if result.initial_turns_page is not None else ()
     for turn in turns:

@@ -11,6 +11,7 @@ versions wrote a line that says how many turns count no more; it is still obeyed
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from outlast.agents.shapes import decode
 from outlast.agents.transcript import Transcript, open_regular
 from outlast.agents.turnwise import places
 
-_FOLDERS = ("sessions", "archived_sessions")
+FOLDERS = ("sessions", "archived_sessions")
+"""In its home: where codex keeps rollouts."""
 _ROLLED_BACK = b"thread_rolled_back"
 
 
@@ -67,6 +69,12 @@ def codex_home(environ: Mapping[str, str]) -> Path:
     return Path(said).absolute() if said else Path(environ.get("HOME") or Path.home()) / ".codex"
 
 
+def sessions_home(home: Path) -> Path:
+    """The folder that the home's sessions really lie in: one for all homes that link to the same."""
+    real = Path(os.path.realpath(home / FOLDERS[0]))
+    return real.parent if real.name == FOLDERS[0] else real
+
+
 def find_rollout(home: Path, thread: str) -> Path | None:
     """The thread's rollout, also an archived one; the newest where there are several, such as after turns
     were taken back. None: there is none. It may be no regular file, where there is no other."""
@@ -78,7 +86,7 @@ def _newest(home: Path, name: str, *patterns: str) -> Path | None:
         return None
     found = [
         path
-        for folder in _FOLDERS
+        for folder in FOLDERS
         for pattern in patterns
         for path in (home / folder).rglob(pattern.format(name))
     ]
@@ -90,7 +98,7 @@ def read_rollout(path: Path, thread: str) -> Transcript:
     reading = newest = _read(path, thread)
     counts, cut, damage, seen = set(newest.keys), set(newest.beyond), newest.damage, {path}
     while reading.base is not None:
-        before = _newest(_home_of(path), reading.base.thread_id, "rollout-*-{}.jsonl", "rollout-*_{}.jsonl")
+        before = _newest(home_of(path), reading.base.thread_id, "rollout-*-{}.jsonl", "rollout-*_{}.jsonl")
         if before is None or before in seen:
             damage = damage or "the file that it goes on from is not there"
             break
@@ -126,8 +134,9 @@ def taken_back(path: Path, since: int) -> str:
     return ""
 
 
-def _home_of(rollout: Path) -> Path:
-    inside = (parent.parent for parent in rollout.parents if parent.name in _FOLDERS)
+def home_of(rollout: Path) -> Path:
+    """The home that a rollout is in; the folder of one that is in none."""
+    inside = (parent.parent for parent in rollout.parents if parent.name in FOLDERS)
     return next(inside, rollout.parent)
 
 

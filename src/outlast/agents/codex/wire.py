@@ -157,7 +157,10 @@ class ResolvedNotice(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Thread(msgspec.Struct, frozen=True):
+    """`path` is that of its rollout."""
+
     id: str
+    path: str | None = None
 
 
 class SandboxPolicy(msgspec.Struct, frozen=True):
