@@ -1,4 +1,4 @@
-"""Codex's index of its threads is a hint: whatever is wrong with it, it says nothing, and is left as it is."""
+"""Codex's index of its threads is a hint: whatever is wrong with it, it says nothing, and stays as it is."""
 
 from __future__ import annotations
 
