@@ -104,9 +104,9 @@ def _claude(environ: Mapping[str, str]) -> Agent | None:
 
 
 def _codex_home(environ: Mapping[str, str]) -> Path:
-    from outlast.agents.codex.rollout import codex_home  # noqa: PLC0415
+    from outlast.agents.codex.rollout import codex_home, sessions_home  # noqa: PLC0415
 
-    return codex_home(environ)
+    return sessions_home(codex_home(environ))
 
 
 def _claude_home(environ: Mapping[str, str]) -> Path:

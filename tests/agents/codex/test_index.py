@@ -11,6 +11,7 @@ import pytest
 from outlast.agents import Codex
 from outlast.agents.codex.index import indexed_rollout
 from outlast.agents.provider_state import StatePlace
+from outlast.agents.registry import sessions_home
 
 THREAD = "0199aaaa-0000-7000-8000-000000000001"
 NAME = f"sessions/2026/01/31/rollout-2026-01-31T12-00-00-{THREAD}.jsonl"
@@ -97,4 +98,6 @@ def test_homes_that_link_to_the_same_sessions_are_one_for_whoever_drives_one(tmp
     rollout(homes[0])
     homes[1].mkdir()
     (homes[1] / "sessions").symlink_to(homes[0] / "sessions")
-    assert {Codex().state_home({"CODEX_HOME": str(home)}) for home in homes} == {homes[0]}
+    for home in homes:
+        environ = {"CODEX_HOME": str(home)}
+        assert Codex().state_home(environ) == sessions_home("codex", environ) == homes[0]
