@@ -94,7 +94,9 @@ async def test_whoever_ends_an_agent_continues_its_shim_and_guard(keep: Keep, to
     assert guard is not None
     os.kill(guard.pid, signal.SIGSTOP)
     await stop_shim(generation, tools)
-    assert [process.role for process in stopped(generation)] == ["shim", "guard"]
+    await tools.until(
+        lambda: [process.role for process in stopped(generation)] == ["shim", "guard"], "both are stopped"
+    )
     record = await tools.bounded(client.kill())
     assert getattr(record, "verified", False)
     await keep.ended(generation)
