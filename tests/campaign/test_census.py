@@ -77,7 +77,6 @@ WITHOUT: dict[str, tuple[str, str]] = {
     "store/sqlite/blobs.py:Blobs._write": ("draft.unlink", "takes back a draft that nobody was told of"),
     "turns/running.py:BodyLock.release": ("self._path.unlink", "what is left of it is locked by nobody"),
     "turns/claims.py:_write": ("draft.unlink", "takes back a draft, which is no claim"),
-    "turns/claims.py:_sync": ("os.fsync", "after the rename, between two points: a kill finds the new name"),
 }
 """Function -> its steps without a point, and why they need none of their own."""
 

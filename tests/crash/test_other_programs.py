@@ -115,6 +115,30 @@ async def test_a_person_who_wants_it_has_a_session_begun_in_the_other_program(
         assert len(await bodies(session, TurnAttemptStarted)) == 3
 
 
+async def test_what_waits_is_not_used_up_by_a_name_that_stands_for_another_program(
+    tmp_path: Path, homes: list[Path]
+) -> None:
+    await begun(tmp_path, homes, SAYS)
+    keys = ["one", "two", "three"]
+    async with outlast.connect(sqlite_url(tmp_path / "x.db")) as client:
+        for key in keys:
+            await client.session("s").send(SAYS, key=key)
+    async with owner(tmp_path, Codex(binary="/bin/false")) as (runtime, session):
+        plan = await runtime.plan_restore("s")
+        assert "the first is parked for that, the others are held" in "\n".join(plan.lines())
+        assert plan.ahead is not None
+        assert plan.ahead.runs == ("one",)
+        await runtime.restore("s")
+        await session.quiet()
+        outcomes = {turn.turn: turn.outcome for turn in (await session.view()).turns}
+        assert [outcomes.get(key) for key in keys] == ["parked", "queued", "queued"]
+    async with owner(tmp_path, keeping(tmp_path)) as (_, session):
+        assert (await session.retry("one")).result == "done"
+        await session.quiet()
+        outcomes = {turn.turn: turn.outcome for turn in (await session.view()).turns}
+        assert [outcomes[key] for key in keys] == ["done", "done", "done"]
+
+
 async def test_a_living_agent_is_not_given_what_is_in_another_programs_language(
     tmp_path: Path, homes: list[Path]
 ) -> None:

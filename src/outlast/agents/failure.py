@@ -185,8 +185,9 @@ _KINDS = (
     Kind(
         "session_mismatch",
         None,
-        "The agent session that is bound now is not that of the turn that failed: nothing was launched.",
+        "The agent session that is bound is not one that this agent can go on with: nothing was launched.",
         "Give the agent's name back to the program it had, then `outlast retry`; or begin another session.",
+        parks=True,
     ),
     Kind(
         "effect_refused",

@@ -4,34 +4,12 @@ configuration when they are installed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from outlast.agents.absent import AbsentAgent
-from outlast.agents.contract import Agent, LaunchContext
+from outlast.agents.contract import Agent
 from outlast.agents.installing import how_to_install
 from outlast.errors import AgentError, AgentNotFoundError
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An agent that a session can be given to."""
-
-    name: str
-    kind: str
-    version: str | None
-    """Of the program, None where it is not known without running it."""
-    path: str | None
-    """Of the program, None when it is not there."""
-    problem: str | None = None
-    """Why it cannot be launched, for a person."""
-
-
-def discover(environ: Mapping[str, str], agents: Mapping[str, Agent], workspace: str) -> list[Found]:
-    """Every agent that can be named, by name; one that could not be launched in `workspace` says why.
-    Runs no program."""
-    known = {**installed(environ), **agents}
-    return [_look(name, known[name], environ, workspace) for name in sorted(known)]
 
 
 def resolve(name: str, agents: Mapping[str, Agent], environ: Mapping[str, str]) -> Agent:
@@ -55,18 +33,6 @@ def usable(agent: Agent) -> Agent:
     if isinstance(agent, AbsentAgent):
         raise agent.missing
     return agent
-
-
-def _look(name: str, agent: Agent, environ: Mapping[str, str], workspace: str) -> Found:
-    versions = agent.versions()
-    context = LaunchContext(
-        session="", loop="", workspace=workspace, environ=environ, provider_session=None, confirmed=False
-    )
-    try:
-        spec = agent.launch(context)
-    except AgentError as error:
-        return Found(name, agent.kind, None, None, problem=str(error))
-    return Found(name, agent.kind, versions.get(agent.kind), spec.argv[0])
 
 
 def sessions_home(kind: str, environ: Mapping[str, str]) -> Path | None:

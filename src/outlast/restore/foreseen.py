@@ -44,6 +44,7 @@ from outlast.turns.decided import waiting_commands
 from outlast.turns.effects import Effects
 from outlast.turns.lost import OnLost, held_by_loss, with_loss
 from outlast.turns.reopening import needs
+from outlast.turns.requests import HoldRequest, decode
 from outlast.turns.retrying import Judging
 from outlast.turns.terminal import AfterFailure, Ending, Stop, close, host_done
 
@@ -85,11 +86,12 @@ def foresee(state: State, facts: Facts, chosen: RestorePlan, around: Around) -> 
         looking.restore(facts, chosen)
     looking.on.add(list(held_no_more(looking.state)))
     looking.look()
+    held = looking.held()
     return looking.state, Ahead(
         commands=tuple(looking.commands()),
-        parked=tuple(_parked(looking.state)),
+        parked=(*_parked(looking.state), *(held[turn] for turn in looking.state.queue if turn in held)),
         inputs=len(state.queue) + sum(entry.kind == "input" for entry in around.pending),
-        runs=() if lacks else tuple(_runs(looking.state)),
+        runs=() if lacks else tuple(turn for turn in _runs(looking.state) if turn not in held),
         stays=_stays(looking.state),
         lacks=lacks,
     )
@@ -227,6 +229,17 @@ class _Looking:
         if request in self.told:
             result, leads_to = self.told[request]
             self.told[request] = result, f"{leads_to}, unless its agent ends it first"
+
+    def held(self) -> dict[str, StaysParked]:
+        """Inputs that are parked as soon as the turn at work has ended, before any of them begins."""
+        waiting = (e for e in self.around.pending if e.kind == "hold" and e.request_id not in self.settled)
+        requests = (decode(HoldRequest, entry.body) for entry in waiting)
+        return {
+            turn: StaysParked(turn, request.reason)
+            for request in requests
+            for turn in request.inputs
+            if turn in self.state.queue
+        }
 
     def _closed(self, entry: Entry, stop: StopTurn | None) -> None:
         running = self.state.running

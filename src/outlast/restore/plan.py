@@ -132,10 +132,8 @@ class RestorePlan:
         first = self.next_sessions[0].action if self.next_sessions else "resume"
         if first == "ask":
             return "the first is parked with that question, the others are held until it is answered"
-        if first == "refuse" and self.next_sessions[0].in_use:
-            return "the first is parked for that, the others are held"
         if first == "refuse":
-            return "the first fails of that"
+            return "the first is parked for that, the others are held"
         if self.held and self.ahead is None:
             return "held until a person resumes"
         return "run in their order"

@@ -168,6 +168,8 @@ class SessionActor:
 
     def _note_quiet(self, deferred: bool) -> None:
         waiting = self._may_begin and bool(self.state.queue)
+        # Who only visits runs no turn whose end could be waited for.
+        deferred = deferred and self.begins
         if self._turn is None and not waiting and not deferred:
             self._quiet.set()
         else:
@@ -277,7 +279,7 @@ class SessionActor:
         """The normal way out: interrupt the turn, end the agent, SessionStopped; then the task lets go."""
         running, stop = self.state.running, Stop("closed", entry.actor)
         if self._turn is not None:
-            if running is not None:
+            if running is not None and self.driver.stopping(running.turn) is None:
                 self.driver.request_stop(running.turn, stop)
             return  # The turn's end wakes us; nothing is begun meanwhile.
         await self.driver.end_agent()

@@ -19,6 +19,7 @@ import msgspec
 
 from outlast.errors import UsageError
 from outlast.faults import point
+from outlast.files import flush_folder
 from outlast.keep import AgentFolder, Verified, tree_dead
 from outlast.keep.proc import boot_id, is_alive, start_ticks
 from outlast.records.types import Process
@@ -300,13 +301,5 @@ def _write(folder: Path, name: str, claim: SessionClaim) -> None:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
-    _sync(folder)
+    flush_folder(folder)
     point("provider.claim.after_write")
-
-
-def _sync(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

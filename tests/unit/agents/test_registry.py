@@ -7,7 +7,7 @@ import pytest
 
 import outlast.agents
 from outlast.agents import Claude, Codex, Command
-from outlast.agents.registry import Found, discover, resolve
+from outlast.agents.registry import resolve
 from outlast.errors import AgentNotFoundError
 
 MINE = Command([sys.executable, "agent.py"])
@@ -61,19 +61,6 @@ def test_an_agent_that_is_not_installed_is_never_looked_for_on_a_package_index(n
     assert caught.value.hint is not None
     assert f"run `make agents` or `pip install '.[{name}]'` in outlast's checkout" in caught.value.hint
     assert "outlast[" not in caught.value.hint
-
-
-def test_agents_are_listed_with_what_keeps_them_from_starting(tmp_path: Path) -> None:
-    environ = codex_on_path(tmp_path)
-    codex, broken, mine = sorted(
-        discover(environ, {"mine": MINE, "broken": BROKEN}, str(tmp_path)),
-        key=lambda found: found.kind != "codex",
-    )
-    assert (codex.name, codex.path, codex.problem) == ("codex", str(tmp_path / "codex"), None)
-    assert mine == Found("mine", "command", None, sys.executable)
-    assert broken.path is None
-    assert broken.problem is not None
-    assert "no-such-program is not on PATH" in broken.problem
 
 
 def test_the_package_offers_its_adapters_and_nothing_else() -> None:

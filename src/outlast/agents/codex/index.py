@@ -26,8 +26,11 @@ def indexed_rollout(home: Path, thread: str) -> Path | None:
         if not found:
             return None
         path = max(found)[1]
+        log, shared = (path.with_name(f"{path.name}-{part}").exists() for part in ("wal", "shm"))
+        if log and not shared:
+            return None  # A reader would make the missing file.
         # Without a log beside it all is in the file, and a reader need not make one there.
-        mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+        mode = "mode=ro" if log else "immutable=1"
         with closing(sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True, timeout=_BUSY)) as index:
             row = index.execute("SELECT rollout_path FROM threads WHERE id = ?", (thread,)).fetchone()
     except (OSError, ValueError, sqlite3.Error):
