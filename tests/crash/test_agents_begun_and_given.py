@@ -24,9 +24,7 @@ MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]
 
 
 def kill_all(place: Place) -> None:
-    for pid in place.leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not place.leftovers, "they are dead")
+    place.kill_leftovers()
 
 
 def spooled(place: Place, said: bytes) -> bool:

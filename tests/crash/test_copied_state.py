@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.support.place import Place
-from tests.support.processes import Child, until
+from tests.support.processes import Child
 
 from outlast.keep import AgentFolder, Claim, ShimClient, probe
 from outlast.records.types import TurnAttemptStarted, TurnInterrupted, TurnParked
@@ -157,9 +157,7 @@ def test_a_copy_made_after_the_agent_had_ended_goes_on_as_the_original_would(pla
     at_work(place)
     for pid in place.leftovers:
         os.kill(pid, signal.SIGSTOP)  # None of them is to see another one's end.
-    for pid in place.leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not place.leftovers, "all are gone")
+    place.kill_leftovers()
     place.state = copied(place, "-a")
     resumed = place.call("resume", "job", "--json")
     assert resumed.outcomes == ["interrupted"], resumed

@@ -47,9 +47,7 @@ def kill_all(place: Place) -> None:
     for child in place.children:
         if child.running:
             child.kill()
-    for pid in place.leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not place.leftovers, "they are dead")
+    place.kill_leftovers()
 
 
 def command(place: Place, name: str, turn: str | None = None) -> Settled:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 from pathlib import Path
@@ -82,9 +81,7 @@ def killed_at(place: Place, point: str) -> None:
 
 def kill_tree(place: Place) -> None:
     """kill -9 of agent, shim and guard."""
-    for pid in place.leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not place.leftovers, "they are dead")
+    place.kill_leftovers()
 
 
 @pytest.mark.parametrize("point", rows(*BEFORE_THE_AGENT, *BEFORE_THE_INPUT, *AFTER_THE_INPUT))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from typing import Any
 import apsw
 import pytest
 from tests.support.place import Place
-from tests.support.processes import until
 
 import outlast
 from outlast.agents import Command
@@ -35,9 +33,7 @@ def kill_all(place: Place) -> None:
     for child in place.children:
         if child.running:
             child.kill()
-    for pid in place.leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not place.leftovers, "they are dead")
+    place.kill_leftovers()
 
 
 def listed(place: Place, session: str) -> CatalogEntry:

@@ -47,9 +47,7 @@ def kill_agent(place: Place) -> None:
 
 def kill_tree(place: Place) -> None:
     """kill -9 of agent, shim and guard at once: nobody is left to record how they ended."""
-    for pid in place.leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not place.leftovers, "they are dead")
+    place.kill_leftovers()
 
 
 def test_queue_lost(place: Place) -> None:

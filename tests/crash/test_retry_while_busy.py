@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 from tests.support.place import Place
 from tests.support.processes import until
 
@@ -24,9 +21,7 @@ def asked_about_one_while_two_runs(place: Place) -> str:
     for child in place.children:
         if child.running:
             child.kill()
-    for pid in place.leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not place.leftovers, "they are dead")
+    place.kill_leftovers()
     place.start("resume", "job", "--json")
     place.until_there("busy")
     return place.journal("job").the(GateOpened).gate

@@ -3,7 +3,6 @@ committed counts as committed."""
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
@@ -48,9 +47,7 @@ def call(name: str) -> str:
 
 def kill_tree(place: Place) -> None:
     """kill -9 of agent, shim and guard."""
-    for pid in place.leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not place.leftovers, "they are dead")
+    place.kill_leftovers()
 
 
 def agents_of(place: Place) -> set[int]:

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -190,6 +190,13 @@ class Place:
     def leftovers(self) -> dict[int, str]:
         """Living processes of this place."""
         return processes_of(self.root)
+
+    def kill_leftovers(self) -> None:
+        """kill -9 of agents, shims and guards: nobody is left to record how they ended."""
+        for pid in self.leftovers:
+            with suppress(ProcessLookupError):  # It has ended with the one before it.
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not self.leftovers, "they are dead")
 
     def assert_nothing_left(self) -> None:
         """No process of this place lives, and every agent life is proven to have ended."""
