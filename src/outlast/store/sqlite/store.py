@@ -382,8 +382,8 @@ class SqliteStore:
         """Somebody has written, maybe we ourselves: were we declared dead?"""
         parts = self._parts
         now = clock.monotonic()
-        if not parts.leases or now < self._next_look:
-            return
+        if not parts.leases or now < self._next_look or self._closing is not None:
+            return  # Who closes the store has given its node up by itself.
         self._next_look = now + _LOOK_PAUSE
         with suppress(OutlastError):  # the next look, and the fence, are there
             if not parts.reader.has_node(parts.incarnation.node.id):
