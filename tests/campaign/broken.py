@@ -34,7 +34,8 @@ from outlast.store.sqlite.transaction import Transaction
 from outlast.turns.conversation import Conversation
 from outlast.turns.performing import Performing
 
-ROOT = Path(sys.argv[2])
+ROOT = Path(sys.argv[2]) if __name__ == "__main__" else Path()
+"""Of the story; others import only the names of the controls."""
 BRIEFLY = 6.0
 """Seconds for a step: many of them never come about."""
 WAITING = ("two 1", "three 1", "seven 1")

@@ -109,18 +109,20 @@ class Campaign:
     workers: int = 2
     tell: Tell = print
     of_each_control: int = controls.MOST
+    most: int = MOST
+    """Passages of one point that are killed at, unless all are asked for."""
 
     def __post_init__(self) -> None:
         # Python's parser is not to be used by several threads at once (3.11: "recursion depth mismatch").
         points_of_the_shim()
 
     def run(self, *, every: bool = False) -> Findings:
-        """All of it; `every`: each passage of each point, and not three of them."""
+        """All of it; `every`: each passage of each point, and not `most` of them."""
         begun = time.monotonic()
         passages = record(self.root / "recorded")
         restores = cut_restores(self.root / "cut")
         chosen = [
-            *one_by_one(passages, None if every else MOST),
+            *one_by_one(passages, None if every else self.most),
             *with_their_agents(passages, MOST if every else 1),
             *restores,
             *cut_again(restores),
