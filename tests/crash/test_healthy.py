@@ -21,6 +21,8 @@ from outlast.records.types import (
 )
 from outlast.testing.agents import SCRIPTED, command
 
+pytestmark = pytest.mark.slow
+
 MID_TURN = "[[effect:{turn}]][[touch:started]][[wait:go]][[say:finished {turn}]]"
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 LONG = "[[shell:sleep 1.3; touch {0}]][[wait:{0}]]"
@@ -51,7 +53,6 @@ def test_healthy_killed(place: Place) -> None:
     assert (Command(["agent"]).total_timeout, Codex().total_timeout) == (None, None)
 
 
-@pytest.mark.slow
 def test_adopted_killed(place: Place) -> None:
     """The next owner finds an agent that has been silent for longer than `idle_timeout` in an open call, and
     waits for it as the first one would have."""
@@ -88,7 +89,6 @@ asyncio.run(main())
 """An embedding program that leaves every gate to people and waits as long as they take."""
 
 
-@pytest.mark.slow
 def test_blocked_as_timeout(place: Place) -> None:
     """A person takes longer to answer than the agent may be silent: nobody calls that a time-out, and the
     answer reaches the agent."""

@@ -25,6 +25,8 @@ from outlast.state.catalog import catalog_entry
 from outlast.store.contract import CatalogEntry
 from outlast.testing.agents import SCRIPTED, command
 
+pytestmark = pytest.mark.slow
+
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 
 
@@ -302,7 +304,6 @@ def test_stranded_version(place: Place) -> None:
     place.assert_effects_once("one", "two")
 
 
-@pytest.mark.slow
 def test_quadratic_size(place: Place) -> None:
     """A turn late in a session's life is stored in as many bytes as an early one."""
     for number in range(16):

@@ -13,6 +13,8 @@ from tests.support.processes import Child, peak_memory, until
 
 from outlast.records.types import AgentEventRecorded, ReceiptError, TurnDone, TurnFailed, TurnInterrupted
 
+pytestmark = pytest.mark.slow
+
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 MEBIBYTE = 1 << 20
 
@@ -161,7 +163,6 @@ def test_never_settles(place: Place) -> None:
     assert error.code == "timeout_idle"
 
 
-@pytest.mark.slow
 def test_agent_that_closes_its_output_and_lives_on(place: Place) -> None:
     outcome, error = ends_with(place, "[[effect:{turn}]][[close-stdout]][[hang]]")
     assert outcome == "failed"
@@ -169,7 +170,6 @@ def test_agent_that_closes_its_output_and_lives_on(place: Place) -> None:
     assert error.code == "protocol_error"
 
 
-@pytest.mark.slow
 def test_agent_that_says_done_and_lives_on(place: Place) -> None:
     """It is done; its process is ended after a short grace."""
     outcome, _ = ends_with(place, "[[effect:{turn}]][[done]][[hang]]")
@@ -229,7 +229,6 @@ def test_orphan_shell_of_a_killed_shim(place: Place) -> None:
     assert place.journal("job").the(TurnInterrupted).reason == "crash"
 
 
-@pytest.mark.slow
 def test_hidden_daemon_of_a_killed_guard_is_reported(place: Place) -> None:
     """Guard, shim and runtime are killed: a daemon without the marker can't be found. What is known is said,
     that nobody saw the end, and the turn is not executed again."""

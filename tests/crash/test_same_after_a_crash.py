@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import sys
 
+import pytest
 from tests.support.place import Place
 from tests.support.processes import Child, until
 
@@ -18,6 +19,8 @@ from outlast.records.types import (
     TurnDone,
     TurnInterrupted,
 )
+
+pytestmark = pytest.mark.slow
 
 QUICK = "[[effect:{turn}]][[say:finished {turn}]]"
 MID_TURN = "[[effect:{turn}]][[touch:at-{session}]][[wait:go]][[say:finished {turn}]]"

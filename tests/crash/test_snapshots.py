@@ -15,6 +15,8 @@ from outlast.state.model import State
 from outlast.state.snapshot import state_of
 from outlast.store.contract import Snapshot
 
+pytestmark = pytest.mark.slow
+
 TALKS = "[[effect:{turn}]][[text:1]][[say:finished {turn}]]"
 """More than a snapshot is due for."""
 
