@@ -17,7 +17,7 @@ from typing import Literal
 from tests.campaign import story
 from tests.campaign.story import SESSION
 from tests.support.forked import Forked, preload
-from tests.support.processes import processes_of, until
+from tests.support.processes import kill, processes_of, until
 
 from outlast.keep import AgentFolder
 from outlast.keep.facts import look
@@ -280,10 +280,7 @@ def end_all(root: Path) -> None:
     deadline = time.monotonic() + 20.0
     while living := processes_of(root):
         for pid in living:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+            kill(pid)
         if time.monotonic() > deadline:
             raise AssertionError(f"these do not die: {living}")
         time.sleep(0.002)

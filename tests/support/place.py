@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.support.journals import Journal
-from tests.support.processes import Child, Finished, processes_of, until
+from tests.support.processes import Child, Finished, kill, processes_of, until
 
 from outlast.keep import AgentFolder, Verified, tree_dead
 from outlast.records.types import OnInterrupt, WhenBusy
@@ -194,8 +193,7 @@ class Place:
     def kill_leftovers(self) -> None:
         """kill -9 of agents, shims and guards: nobody is left to record how they ended."""
         for pid in self.leftovers:
-            with suppress(ProcessLookupError):  # It has ended with the one before it.
-                os.kill(pid, signal.SIGKILL)
+            kill(pid)
         until(lambda: not self.leftovers, "they are dead")
 
     def assert_nothing_left(self) -> None:
@@ -212,10 +210,7 @@ class Place:
             if child.running:
                 child.kill()
         for pid in self.leftovers:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+            kill(pid)
 
 
 @contextmanager

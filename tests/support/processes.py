@@ -138,6 +138,12 @@ def peak_memory(pid: int) -> int:
     raise AssertionError("the kernel does not tell VmHWM")
 
 
+def kill(pid: int) -> None:
+    """kill -9, taken as it comes: it may have ended with another one."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 def processes_of(root: Path) -> dict[int, str]:
     """Every living process that has to do with the folder `root`: by its command line, its environment, the
     folder that it is in or a file that it has open. A process that hides its environment is still found by

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from outlast.errors import ConfigError
+from outlast.errors import AgentError, ConfigError
 
 _HOME = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR")
 _XDG = (
@@ -97,6 +98,16 @@ def agent_environment(environ: Mapping[str, str], names: Iterable[str] = ()) -> 
         for name, value in sorted(environ.items())
         if name in allowed or name.startswith(SAFE_PREFIX)
     }
+
+
+def name_home(env: dict[str, str], variable: str, home: Path) -> None:
+    """Let `variable` of an agent's environment, where it is set, name `home` whole: the agent runs in another
+    folder. Raises AgentError where that is no folder."""
+    if not env.get(variable):
+        return
+    if not home.is_dir():
+        raise AgentError(f"{variable} is {home}, which is no folder", hint=f"create it, or unset {variable}")
+    env[variable] = str(home)
 
 
 def check_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ An agent that lives may end its turn at any moment: what depends on how it ends 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,7 +17,6 @@ from outlast.journal import Proposal
 from outlast.records.agent_state import AgentSessionDecided, LostChoice
 from outlast.records.envelope import Draft, Record
 from outlast.records.types import (
-    Body,
     CommandSettled,
     Fence,
     GateResolved,
@@ -305,15 +304,18 @@ def _result(records: Sequence[Record], request: str) -> Result:
 def _leads_to(records: Sequence[Record], of_runtime: set[str]) -> Iterator[str]:
     """In words, each part of a sentence."""
     for record in records:
-        tell = _TOLD.get(type(record.body))
-        said = None if tell is None else tell(record, of_runtime)
+        match record.body:
+            case CommandSettled() as body:
+                said = _settled(record, body)
+            case GateResolved() as body:
+                said = _answered(body, of_runtime)
+            case _:
+                said = _told_of(record)
         if said:
             yield said
 
 
-def _settled(record: Record, _: set[str]) -> str:
-    body = record.body
-    assert isinstance(body, CommandSettled)
+def _settled(record: Record, body: CommandSettled) -> str:
     if body.command == "answer" and body.outcome == "done" and not body.detail:
         return "the question has that answer already"
     if body.detail or record.turn is None or body.outcome != "done":
@@ -322,9 +324,7 @@ def _settled(record: Record, _: set[str]) -> str:
     return f"turn {record.turn} {done}" if done else ""
 
 
-def _answered(record: Record, of_runtime: set[str]) -> str:
-    body = record.body
-    assert isinstance(body, GateResolved)
+def _answered(body: GateResolved, of_runtime: set[str]) -> str:
     if body.reason != "answered":
         return ""
     return f"the question is answered {body.answer}" + (
@@ -332,7 +332,7 @@ def _answered(record: Record, of_runtime: set[str]) -> str:
     )
 
 
-def _told_of(record: Record, _: set[str]) -> str:
+def _told_of(record: Record) -> str:
     match record.body:
         case AgentSessionDecided(choice=choice):
             return _SESSIONS[choice]
@@ -350,24 +350,6 @@ def _told_of(record: Record, _: set[str]) -> str:
             return "the queue goes on"
         case _:
             return ""
-
-
-_TOLD: dict[type[Body], Callable[[Record, set[str]], str]] = {
-    CommandSettled: _settled,
-    GateResolved: _answered,
-    **dict.fromkeys(
-        (
-            AgentSessionDecided,
-            TurnRetried,
-            InputCancelled,
-            TurnInterrupted,
-            TurnParked,
-            SessionStopped,
-            LoopChanged,
-        ),
-        _told_of,
-    ),
-}
 
 
 def _parked(state: State) -> Iterator[StaysParked]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from tests.agents.codex.terminal import Terminal, at_terminal
 from tests.support.place import Place
-from tests.support.processes import PATIENCE, Child, Finished, until
+from tests.support.processes import PATIENCE, Child, Finished, kill, until
 
 from outlast.agents.claude.binary import find_claude
 from outlast.records.types import AgentSessionChanged
@@ -127,24 +126,24 @@ class ClaudePlace(Place):
         claude = self.claude
         tree = {claude, *_descendants(claude)}
         for pid in tree:
-            _kill(pid)
+            kill(pid)
         until(lambda: not tree & set(self.leftovers), "claude is dead")
 
     def kill_claude_alone(self) -> None:
         """kill -9 of the one process. What it has started is in sessions of its own and lives on, for its
         guard to end."""
         claude = self.claude
-        _kill(claude)
+        kill(claude)
         until(lambda: claude not in self.leftovers, "claude is dead")
 
     def kill_shim(self) -> None:
         """kill -9 of its shim alone."""
-        _kill(_parent(self.claude))
+        kill(_parent(self.claude))
 
     def kill_all(self) -> None:
         """kill -9 of whatever lives: the agent, what it started, its shim and guard, their owner."""
         for pid in self.leftovers:
-            _kill(pid)
+            kill(pid)
         until(lambda: not self.leftovers, "all are dead")
 
     # --- what is seen --------------------------------------------------------------------------
@@ -213,13 +212,6 @@ def _descendants(pid: int) -> list[int]:
         return []
     children = [int(child) for found in tasks for child in found]
     return [found for child in children for found in (child, *_descendants(child))]
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 @contextmanager

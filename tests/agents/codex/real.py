@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 import msgspec
 from tests.agents.codex.terminal import Terminal, at_terminal
 from tests.support.place import Place
-from tests.support.processes import PATIENCE, Child, Finished, until
+from tests.support.processes import PATIENCE, Child, Finished, kill, until
 
 from outlast.agents.codex.binary import find_codex
 from outlast.records.types import AgentSessionChanged
@@ -183,17 +182,17 @@ class CodexPlace(Place):
         codex = self.codex
         tree = {codex, *_descendants(codex)}
         for pid in tree:
-            _kill(pid)
+            kill(pid)
         until(lambda: not tree & set(self.leftovers), "codex is dead")
 
     def kill_shim(self) -> None:
         """kill -9 of codex's shim alone."""
-        _kill(_parent(self.codex))
+        kill(_parent(self.codex))
 
     def kill_all(self) -> None:
         """kill -9 of whatever lives: codex, what it started, its shim and guard, their owner."""
         for pid in self.leftovers:
-            _kill(pid)
+            kill(pid)
         until(lambda: not self.leftovers, "all are dead")
 
     # --- what is seen --------------------------------------------------------------------------
@@ -257,13 +256,6 @@ def _descendants(pid: int) -> list[int]:
         return []
     children = [int(child) for found in tasks for child in found]
     return [found for child in children for found in (child, *_descendants(child))]
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 @contextmanager

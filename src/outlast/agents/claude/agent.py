@@ -15,7 +15,7 @@ from outlast.agents.claude.requests import prompt_key
 from outlast.agents.claude.servers import as_argument, check_servers
 from outlast.agents.claude.transcript import claude_home, find_transcript, unmentioned
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
-from outlast.agents.environment import agent_environment
+from outlast.agents.environment import agent_environment, name_home
 from outlast.agents.mcp import McpServer
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.agents.retry import RETRY_ATTEMPTS
@@ -104,14 +104,7 @@ class Claude:
     def launch(self, context: LaunchContext) -> LaunchSpec:
         """The command to run. Raises AgentError when the program or CLAUDE_CONFIG_DIR is not there."""
         env = self._environment(context.environ)
-        if env.get("CLAUDE_CONFIG_DIR"):
-            home = claude_home(env)
-            if not home.is_dir():
-                raise AgentError(
-                    f"CLAUDE_CONFIG_DIR is {home}, which is no folder",
-                    hint="create it, or unset CLAUDE_CONFIG_DIR",
-                )
-            env["CLAUDE_CONFIG_DIR"] = str(home)
+        name_home(env, "CLAUDE_CONFIG_DIR", claude_home(env))
         argv = [str(find_claude(self.binary, context.environ).absolute()), *_PROTOCOL]
         if self.model is not None:
             argv.append(f"--model={self.model}")

@@ -14,7 +14,7 @@ from outlast.agents.codex.fold import CodexFold
 from outlast.agents.codex.requests import Approval, Sandbox, ThreadSettings
 from outlast.agents.codex.rollout import codex_home, find_rollout, read_rollout, sessions_home, taken_back
 from outlast.agents.contract import Capabilities, FoldContext, LaunchContext, LaunchSpec
-from outlast.agents.environment import agent_environment
+from outlast.agents.environment import agent_environment, name_home
 from outlast.agents.mcp import McpServer, check_mcp_servers
 from outlast.agents.provider_state import StateFile, StatePlace, StateSummary
 from outlast.agents.retry import RETRY_ATTEMPTS
@@ -86,13 +86,7 @@ class Codex:
     def launch(self, context: LaunchContext) -> LaunchSpec:
         """The command to run. Raises AgentError when the program or CODEX_HOME is not there."""
         env = agent_environment(context.environ, (*_OWN_NAMES, *self.env))
-        if env.get("CODEX_HOME"):
-            home = codex_home(env)
-            if not home.is_dir():
-                raise AgentError(
-                    f"CODEX_HOME is {home}, which is no folder", hint="create it, or unset CODEX_HOME"
-                )
-            env["CODEX_HOME"] = str(home)
+        name_home(env, "CODEX_HOME", codex_home(env))
         program = find_codex(self.binary, context.environ).absolute()
         return LaunchSpec(argv=(str(program), "app-server"), env=env, cwd=context.workspace)
 
